@@ -1,0 +1,86 @@
+// The engine: executes a program (docs/program-format.md) on text. No Python, no globals, no allocation per call once a
+// context is warm. Not here: building tables (native/compile), Python types (native/bind), sessions, threads.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace toktier {
+
+// A program file that cannot be executed. `where` names the section, `what` the fault.
+struct ProgramError {
+  std::string where, what;
+};
+
+// A fault of the input text: malformed UTF-8 at byte `position`.
+struct TextError {
+  std::size_t position;
+  std::string what;
+};
+
+struct Program;  // read-only view over a validated program file; shared by every thread
+
+// Validates every table (bounds of every index that the engine follows) and returns the view. The memory must outlive it.
+// Throws ProgramError. Work and memory are linear in `size`.
+std::shared_ptr<const Program> open_program(const std::uint8_t* data, std::size_t size);
+
+struct Offset {  // in code points of the original text
+  std::uint32_t begin, end;
+};
+
+struct EncodeOptions {
+  bool add_special_tokens = false;
+  bool plain = false;       // special added tokens are ordinary text (the reference's encode_special_tokens)
+  bool offsets = false;     // fill Result::offsets
+  bool post_process = true; // truncation, special tokens, padding; false: the core stream only
+};
+
+// Growable output owned by a context and reused: `ids` is valid until the next call on that context.
+struct Result {
+  std::vector<std::uint32_t> ids;
+  std::vector<Offset> offsets;  // empty unless asked for
+};
+
+// Scratch memory of one running call: never shared by two threads at once. Bounded: grows with the longest text seen, and
+// shrinks back to at most 1 MiB of text-sized buffers after a longer one.
+class Context {
+ public:
+  explicit Context(std::shared_ptr<const Program> program);
+  ~Context();
+  // Valid UTF-8 only (validate_utf8 first for foreign bytes).
+  void encode(std::string_view text, const EncodeOptions& options, Result& out);
+  // Number of ids that encode() would give.
+  std::size_t count(std::string_view text, const EncodeOptions& options);
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+// Contexts of one program for any number of threads: acquire() takes an idle one or makes one.
+class ContextPool;
+
+// First malformed byte, or `npos`. Surrogates (ED A0..BF), overlong forms and > U+10FFFF are malformed.
+std::size_t validate_utf8(std::string_view bytes);
+
+// Text of ids as the reference's decode(); ids without a token are skipped as it skips them. Output is valid UTF-8.
+std::string decode(const Program& program, const std::uint32_t* ids, std::size_t n, bool skip_special_tokens);
+
+// Piece boundaries (byte positions, ascending, without 0 and text.size()) by the token automaton, and by LEFT/RGHT/BMAT in two
+// passes: the second is the oracle of the first. `dropped[k]` is 1 where piece k (of boundaries.size()+1) is dropped.
+enum class SplitForm { token_automaton, two_pass };
+void split(const Program& program, std::string_view segment, SplitForm form, std::vector<std::uint32_t>& boundaries,
+           std::vector<std::uint8_t>& dropped);
+
+#ifdef TOKTIER_COUNTERS
+// Operation counts of a build with -DTOKTIER_COUNTERS=ON: steps that must stay linear in the text.
+struct Counters {
+  std::uint64_t automaton_steps, matcher_steps, normalizer_steps, merge_steps, pair_probes, piece_probes, bytes_copied;
+};
+Counters take_counters();  // of this thread, and resets them
+#endif
+
+}  // namespace toktier

@@ -1,0 +1,1 @@
+"""toktier: the same token IDs as Hugging Face `tokenizers`, from a compiled tokenizer.json."""

@@ -1,0 +1,1 @@
+"""Pinned tokenizer files: pins, sources, the verified cache."""

@@ -1,0 +1,1 @@
+"""tokenizer.json → Program: the compiler. Pure Python; the BPE tables are built in `_native`."""

@@ -1,0 +1,1 @@
+"""probe → plan (pure) → execute: which engine serves, and why."""

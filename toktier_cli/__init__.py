@@ -1,0 +1,1 @@
+"""The `toktier` command: verbs, output, exit codes. A thin face of the package."""
