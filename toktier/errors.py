@@ -1,0 +1,203 @@
+"""Error codes, exit codes and the exception hierarchy: the one table of each.
+
+Every error a user can meet is a `ToktierError` with a stable `code`, `details` (JSON-able facts) and `remedy` (the command or
+step that mends it). The exit code of the command belongs to the class. Not here: reason codes of routing
+(`toktier.routing.vocabulary`).
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import Any, ClassVar
+
+
+class ExitCode(enum.IntEnum):
+    """Exit codes of the `toktier` command."""
+
+    DONE = 0
+    NO = 1
+    USAGE = 2
+    NOT_FOUND = 3
+    REFUSED = 4
+    INTEGRITY = 5
+    INCOMPLETE = 6
+    ENVIRONMENT = 7
+    UNAVAILABLE = 8
+    INTERNAL = 70
+    INTERRUPTED = 130
+
+
+EXIT_CODE_MEANINGS: dict[ExitCode, str] = {
+    ExitCode.DONE: "done",
+    ExitCode.NO: "ran, and the answer is no (mismatch, failed check, finding)",
+    ExitCode.USAGE: "usage or configuration",
+    ExitCode.NOT_FOUND: "not found, or not reachable offline",
+    ExitCode.REFUSED: "refused by policy, or uncertified",
+    ExitCode.INTEGRITY: "integrity (hash, digest, signature, malformed bundle)",
+    ExitCode.INCOMPLETE: "incomplete or partial",
+    ExitCode.ENVIRONMENT: "environment (disk full, permission, lock timeout, read-only)",
+    ExitCode.UNAVAILABLE: "backend, GPU or toolchain unavailable",
+    ExitCode.INTERNAL: "internal error",
+    ExitCode.INTERRUPTED: "interrupted",
+}
+
+
+class ToktierError(Exception):
+    """Base of all errors. `str(error)` is one sentence: what happened and what was expected."""
+
+    code: ClassVar[str] = "INTERNAL"
+    exit_code: ClassVar[ExitCode] = ExitCode.INTERNAL
+
+    def __init__(self, message: str, *, details: dict[str, Any] | None = None, remedy: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.details: dict[str, Any] = details or {}
+        self.remedy = remedy
+
+    def to_dict(self) -> dict[str, Any]:
+        """The `error` member of a `--json` document."""
+        return {"code": self.code, "message": self.message, "details": self.details, "remedy": self.remedy}
+
+
+class InternalError(ToktierError):
+    """A fault of toktier itself."""
+
+
+class ArtifactNotFound(ToktierError):
+    code = "ARTIFACT_NOT_FOUND"
+    exit_code = ExitCode.NOT_FOUND
+
+
+class UnknownFamily(ArtifactNotFound):
+    """No pinned family has this name; `details["near"]` lists the nearest ones."""
+
+    code = "UNKNOWN_FAMILY"
+
+
+class ArtifactHashMismatch(ToktierError):
+    code = "ARTIFACT_HASH_MISMATCH"
+    exit_code = ExitCode.INTEGRITY
+
+
+class ArtifactDamaged(ToktierError):
+    """Truncated, empty or unparsable: bytes that can be no tokenizer.json."""
+
+    code = "ARTIFACT_DAMAGED"
+    exit_code = ExitCode.INTEGRITY
+
+
+class AliasConflict(ToktierError):
+    code = "ALIAS_CONFLICT"
+    exit_code = ExitCode.USAGE
+
+
+class BundleInvalid(ToktierError):
+    code = "BUNDLE_INVALID"
+    exit_code = ExitCode.INTEGRITY
+
+
+class NotATokenizer(ToktierError):
+    """Valid JSON, but not a tokenizer.json."""
+
+    code = "NOT_A_TOKENIZER"
+    exit_code = ExitCode.USAGE
+
+
+class UnsupportedConfig(ToktierError):
+    """Undefined in the reference itself, or asked of a tokenizer that cannot do it."""
+
+    code = "UNSUPPORTED_CONFIG"
+    exit_code = ExitCode.USAGE
+
+
+class ProgramUnsupported(ToktierError):
+    """Beyond the compiler: the reference serves. `details` holds `path` (JSON path) and `component`."""
+
+    code = "PROGRAM_UNSUPPORTED"
+    exit_code = ExitCode.REFUSED
+
+    def __init__(self, path: str, component: str, message: str | None = None) -> None:
+        self.path, self.component = path, component
+        super().__init__(
+            message or f"{path} = {component} is beyond the compiler",
+            details={"path": path, "component": component},
+            remedy="allow the reference to serve (policy certified, without --no-tokenizer-fallback)",
+        )
+
+
+class ProgramCorrupt(ToktierError):
+    """A program file whose digest or tables do not hold. Cached ones are rebuilt, never believed."""
+
+    code = "PROGRAM_CORRUPT"
+    exit_code = ExitCode.INTEGRITY
+
+
+class UncertifiedTokenizer(ToktierError):
+    code = "UNCERTIFIED_TOKENIZER"
+    exit_code = ExitCode.REFUSED
+
+
+class OracleVersionUnsupported(ToktierError):
+    code = "ORACLE_VERSION_UNSUPPORTED"
+    exit_code = ExitCode.UNAVAILABLE
+
+
+class BackendUnavailable(ToktierError):
+    code = "BACKEND_UNAVAILABLE"
+    exit_code = ExitCode.UNAVAILABLE
+
+
+class BackendExecutionFault(ToktierError):
+    code = "BACKEND_EXECUTION_FAULT"
+    exit_code = ExitCode.UNAVAILABLE
+
+
+class ConfigInvalid(ToktierError):
+    code = "CONFIG_INVALID"
+    exit_code = ExitCode.USAGE
+
+
+class RegistryInvalid(ToktierError):
+    code = "REGISTRY_INVALID"
+    exit_code = ExitCode.INTEGRITY
+
+
+class InvalidText(ToktierError, ValueError):
+    """Lone surrogates or malformed UTF-8; `details["position"]` is the code point (str) or byte (bytes) index."""
+
+    code = "INVALID_TEXT"
+    exit_code = ExitCode.USAGE
+
+
+class InvalidToken(ToktierError, ValueError):
+    """An id that is no integer from 0 to 2**32 - 1."""
+
+    code = "INVALID_TOKEN"
+    exit_code = ExitCode.USAGE
+
+
+class EnvironmentFault(ToktierError):
+    """The host refuses: disk full, permission, read-only file system."""
+
+    code = "ENVIRONMENT_FAULT"
+    exit_code = ExitCode.ENVIRONMENT
+
+
+class LockTimeout(EnvironmentFault):
+    code = "LOCK_TIMEOUT"
+
+
+class SourceUnreachable(ToktierError):
+    """A source of artifacts that cannot be reached, or offline mode forbids it."""
+
+    code = "SOURCE_UNREACHABLE"
+    exit_code = ExitCode.NOT_FOUND
+
+
+def _all_classes(cls: type[ToktierError] = ToktierError) -> list[type[ToktierError]]:
+    return [cls] + [c for sub in cls.__subclasses__() for c in _all_classes(sub)]
+
+
+def error_codes() -> dict[str, ExitCode]:
+    """Every error code with its exit code, in code order: what docs and help print."""
+    return dict(sorted({c.code: c.exit_code for c in _all_classes()}.items()))
