@@ -1,7 +1,7 @@
 """Canonical JSON (RFC 8785) and tagged digests: the one way anything here is hashed or written as JSON.
 
-Numbers are restricted to integers within ±(2**53 - 1): no document here needs floats, and their canonical form is the part of
-RFC 8785 that implementations get wrong.
+Numbers are restricted to integers within ±(2**53 - 1): no document here needs floats, and their canonical form is the
+part of RFC 8785 that implementations get wrong.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Error codes, exit codes and the exception hierarchy: the one table of each.
 
-Every error a user can meet is a `ToktierError` with a stable `code`, `details` (JSON-able facts) and `remedy` (the command or
-step that mends it). The exit code of the command belongs to the class. Not here: reason codes of routing
+Every error a user can meet is a `ToktierError` with a stable `code`, `details` (JSON-able facts) and `remedy` (the
+command or step that mends it). The exit code of the command belongs to the class. Not here: reason codes of routing
 (`toktier.routing.vocabulary`).
 """
 

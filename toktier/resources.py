@@ -1,4 +1,4 @@
-"""Where the shipped data lies: tables/, kernels/, evidence/ — inside the package when installed, beside it in a checkout.
+"""Where the shipped data lies: tables/, kernels/, evidence/; inside the package when installed, else beside it.
 
 Data only, read-only, never an import package.
 """
