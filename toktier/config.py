@@ -1,0 +1,283 @@
+"""Settings and directories: what the caller says, config.toml, the environment, defaults, in that order.
+
+`Config` is what a caller wants (None: not said). `Settings` is the outcome, with the origin of every value; it is made
+once for each loaded tokenizer or command and nothing looks at the environment again. No setting can change a token ID:
+policy and waivers are call arguments and flags only.
+
+Directories: `cache` (artifacts, programs: may be deleted at any time) and `state` (must not be lost). Both lie under
+TOKTIER_HOME when it is set, else where the XDG variables or HOME say. A host without any of them has no directories:
+that is an error only for what needs one. The user database is not asked: a service without HOME was not given a place.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from toktier.errors import ConfigInvalid
+
+CONFIG_FILE = "config.toml"
+MAX_CONFIG_BYTES = 1 << 20
+LOG_LEVELS = ("debug", "info", "warning", "error")
+
+_TRUE = frozenset({"1", "true", "yes", "on"})
+_FALSE = frozenset({"0", "false", "no", "off"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Config:
+    """What a caller asks for. None leaves a setting to config.toml, the environment and the default."""
+
+    home: str | os.PathLike[str] | None = None
+    offline: bool | None = None
+    log_level: str | None = None
+    disable_gpu: bool | None = None
+    diagnostics: bool | None = None
+    tokenizer: str | None = None
+    tokenizer_fallback: bool | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """Resolved settings. `origins` names, for each field, where its value came from."""
+
+    home: Path | None
+    cache_dir: Path | None
+    state_dir: Path | None
+    config_file: Path | None
+    offline: bool
+    log_level: str
+    disable_gpu: bool
+    diagnostics: bool
+    tokenizer: str
+    tokenizer_fallback: bool
+    origins: Mapping[str, str]
+
+    def require_cache(self) -> Path:
+        """The cache directory (it need not exist). ConfigInvalid on a host that has none."""
+        if self.cache_dir is None:
+            raise ConfigInvalid(
+                "no cache directory: none of TOKTIER_HOME, XDG_CACHE_HOME and HOME is an absolute path",
+                details={"setting": "cache_dir"},
+                remedy="set TOKTIER_HOME to a directory, or give --home DIR",
+            )
+        return self.cache_dir
+
+    def require_state(self) -> Path:
+        """The state directory (it need not exist). ConfigInvalid on a host that has none."""
+        if self.state_dir is None:
+            raise ConfigInvalid(
+                "no state directory: none of TOKTIER_HOME, XDG_STATE_HOME and HOME is an absolute path",
+                details={"setting": "state_dir"},
+                remedy="set TOKTIER_HOME to a directory, or give --home DIR",
+            )
+        return self.state_dir
+
+    @property
+    def programs_dir(self) -> Path | None:
+        """Where compiled programs are kept; None on a host without a cache directory."""
+        return None if self.cache_dir is None else self.cache_dir / "programs"
+
+
+def _boolean(text: str) -> bool:
+    lowered = text.strip().lower()
+    if lowered in _TRUE:
+        return True
+    if lowered in _FALSE:
+        return False
+    raise ValueError("expected 1, true, yes, on or 0, false, no, off")
+
+
+def _log_level(text: str) -> str:
+    if text.lower() not in LOG_LEVELS:
+        raise ValueError(f"expected one of {', '.join(LOG_LEVELS)}")
+    return text.lower()
+
+
+def _backend_name(text: str) -> str:
+    if not text or not text.isascii() or not text.replace("_", "").isalnum():
+        raise ValueError("expected the name of a backend, such as auto, hf or fast_cpu")
+    return text
+
+
+@dataclass(frozen=True, slots=True)
+class _Setting:
+    name: str
+    variable: str
+    kind: type
+    parse: Callable[[str], Any]
+    default: Any
+
+
+# The one table of settings: field of Config and Settings, key of config.toml, environment variable.
+_SETTINGS: tuple[_Setting, ...] = (
+    _Setting("offline", "TOKTIER_OFFLINE", bool, _boolean, False),
+    _Setting("log_level", "TOKTIER_LOG_LEVEL", str, _log_level, "warning"),
+    _Setting("disable_gpu", "TOKTIER_DISABLE_GPU", bool, _boolean, False),
+    _Setting("diagnostics", "TOKTIER_DIAGNOSTICS", bool, _boolean, False),
+    _Setting("tokenizer", "TOKTIER_TOKENIZER", str, _backend_name, "auto"),
+    _Setting("tokenizer_fallback", "TOKTIER_TOKENIZER_FALLBACK", bool, _boolean, True),
+)
+
+VARIABLES: tuple[str, ...] = ("TOKTIER_HOME", *(s.variable for s in _SETTINGS))
+
+
+def resolve_settings(config: Config | None = None, *, environ: Mapping[str, str] | None = None) -> Settings:
+    """Settings from `config`, config.toml, the environment and the defaults, the first that speaks.
+
+    Nothing is created. An empty variable counts as unset. Raises ConfigInvalid, naming the variable or the key, for a
+    value that is not understood; a typing error must not pass for the default.
+    """
+    config = config or Config()
+    environ = os.environ if environ is None else environ
+    home, home_origin = _home(config, environ)
+    user_home = _absolute(environ.get("HOME"))
+    cache_dir, cache_origin = _directory(home, "cache", environ, "XDG_CACHE_HOME", user_home, ".cache")
+    state_dir, state_origin = _directory(home, "state", environ, "XDG_STATE_HOME", user_home, ".local/state")
+    config_file = _config_file(home, environ, user_home)
+    document = _read_config_file(config_file) if config_file is not None else {}
+
+    origins = {"home": home_origin, "cache_dir": cache_origin, "state_dir": state_origin}
+    values: dict[str, Any] = {}
+    for setting in _SETTINGS:
+        values[setting.name], origins[setting.name] = _value(setting, config, document, config_file, environ)
+    return Settings(
+        home=home,
+        cache_dir=cache_dir,
+        state_dir=state_dir,
+        config_file=config_file if document else None,
+        origins=origins,
+        **values,
+    )
+
+
+def _value(
+    setting: _Setting,
+    config: Config,
+    document: dict[str, Any],
+    config_file: Path | None,
+    environ: Mapping[str, str],
+) -> tuple[Any, str]:
+    said = getattr(config, setting.name)
+    if said is not None:
+        return _checked(setting, said, f"Config.{setting.name}"), "argument"
+    if setting.name in document:
+        return _checked(setting, document[setting.name], f"`{setting.name}` in {config_file}"), f"{config_file}"
+    text = environ.get(setting.variable, "")
+    if text:
+        try:
+            return setting.parse(text), setting.variable
+        except ValueError as error:
+            raise ConfigInvalid(
+                f"{setting.variable} is {text!r}: {error}",
+                details={"variable": setting.variable, "value": text},
+                remedy=f"correct or unset {setting.variable}",
+            ) from None
+    # The hub client's own switch is honoured: who closed the network for it does not expect another client to open it.
+    if setting.name == "offline" and environ.get("HF_HUB_OFFLINE", "").strip().lower() in _TRUE:
+        return True, "HF_HUB_OFFLINE"
+    return setting.default, "default"
+
+
+def _checked(setting: _Setting, value: Any, where: str) -> Any:
+    problem = f"expected {'true or false' if setting.kind is bool else 'text'}"
+    if type(value) is setting.kind:
+        if setting.kind is bool:
+            return value
+        try:
+            return setting.parse(value)
+        except ValueError as error:
+            problem = str(error)
+    raise ConfigInvalid(
+        f"{where} is {value!r}: {problem}",
+        details={"setting": setting.name, "value": str(value)},
+        remedy=f"correct {where}",
+    )
+
+
+def _absolute(text: str | None) -> Path | None:
+    """XDG: a relative path in such a variable is to be ignored."""
+    return Path(text) if text and os.path.isabs(text) else None
+
+
+def _home(config: Config, environ: Mapping[str, str]) -> tuple[Path | None, str]:
+    argument = "" if config.home is None else os.fspath(config.home)
+    for spelled, origin in ((argument, "argument"), (environ.get("TOKTIER_HOME", ""), "TOKTIER_HOME")):
+        if not spelled:
+            continue
+        if spelled == "~" or spelled.startswith("~/"):
+            # Not every place that sets variables expands the tilde; a directory named "~" is never what was meant.
+            user_home = _absolute(environ.get("HOME"))
+            if user_home is None:
+                raise ConfigInvalid(
+                    f"the home {spelled!r} starts with ~ and HOME is not set",
+                    details={"value": spelled},
+                    remedy="give an absolute path",
+                )
+            return Path(os.path.abspath(os.fspath(user_home) + spelled[1:])), origin
+        return Path(os.path.abspath(spelled)), origin
+    return None, "default"
+
+
+def _directory(
+    home: Path | None, leaf: str, environ: Mapping[str, str], variable: str, user_home: Path | None, below_home: str
+) -> tuple[Path | None, str]:
+    if home is not None:
+        return home / leaf, "home"
+    xdg = _absolute(environ.get(variable))
+    if xdg is not None:
+        return xdg / "toktier", variable
+    if user_home is not None:
+        return user_home / below_home / "toktier", "HOME"
+    return None, "default"
+
+
+def _config_file(home: Path | None, environ: Mapping[str, str], user_home: Path | None) -> Path | None:
+    if home is not None:
+        return home / CONFIG_FILE
+    xdg = _absolute(environ.get("XDG_CONFIG_HOME"))
+    if xdg is not None:
+        return xdg / "toktier" / CONFIG_FILE
+    return None if user_home is None else user_home / ".config" / "toktier" / CONFIG_FILE
+
+
+def _read_config_file(path: Path) -> dict[str, Any]:
+    """The document, empty when there is no file. Unknown keys are refused: a misspelt switch must not be ignored."""
+    try:
+        with open(path, "rb") as stream:
+            data = stream.read(MAX_CONFIG_BYTES + 1)
+    except (FileNotFoundError, NotADirectoryError):
+        return {}
+    except OSError as error:
+        if isinstance(error, PermissionError) and not os.path.lexists(path):
+            return {}  # a directory above may not be searched (HOME of another user): no file that was meant for us
+        raise _bad_file(path, f"cannot be read: {error.strerror}") from None
+    if len(data) > MAX_CONFIG_BYTES:
+        raise _bad_file(path, f"is larger than {MAX_CONFIG_BYTES} bytes")
+    import tomllib
+
+    try:
+        document = tomllib.loads(data.decode("utf-8"))
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
+        raise _bad_file(path, f"is not TOML: {error}") from None
+    known = {s.name for s in _SETTINGS}
+    for key in document:
+        if key not in known:
+            import difflib
+
+            near = difflib.get_close_matches(key, sorted(known), n=1)
+            hint = f"; did you mean `{near[0]}`?" if near else ""
+            raise _bad_file(path, f"has the unknown key `{key}`{hint}")
+    return document
+
+
+def _bad_file(path: Path, problem: str) -> ConfigInvalid:
+    return ConfigInvalid(f"{path} {problem}", details={"file": str(path)}, remedy=f"correct or remove {path}")
+
+
+def setting_names() -> tuple[str, ...]:
+    """Names of all settings, in the order that `config show` prints them."""
+    return tuple(f.name for f in fields(Settings) if f.name not in ("origins",))
