@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """The one entry for whoever works on toktier: run, test, lint, bench, wheel. Needs nothing but Python ≥ 3.11.
 
-It makes `.venv` beside the checkout's sources, installs what pyproject.toml names there, builds the native module when its
-sources changed, and goes on inside that environment. It needs a C++ compiler and a package index, and no other network.
+It makes `.venv` in the checkout, installs what pyproject.toml names there, builds the native module when its sources
+changed, and goes on inside that environment. It needs a C++ compiler and a package index, and no other network.
 Not here: what the verbs measure or check; each calls a script or pytest.
 """
 
@@ -65,7 +65,7 @@ def pip(*arguments: str | Path, python: Path = PYTHON) -> None:
 
 def make_environment() -> None:
     """`.venv` with build requirements, run-time dependencies and the dev extra; redone when pyproject.toml changes."""
-    if sys.version_info < (3, 11):
+    if sys.version_info < (3, 11):  # noqa: UP036 - the oldest Python is who needs this sentence
         fail(f"Python 3.11 or newer is needed, this is {sys.version.split()[0]}.")
     stamp = VENV / "dev-requirements.sha256"
     wanted = digest_of(["pyproject.toml"])
@@ -132,7 +132,19 @@ def test_sanitized(arguments: list[str]) -> None:
         "ASAN_OPTIONS": "detect_leaks=0:abort_on_error=1:allocator_may_return_null=1",
         "UBSAN_OPTIONS": "print_stacktrace=1:halt_on_error=1",
     }
-    call(PYTHON, "-S", "-P", "-m", "pytest", "-q", "-m", "not full and not unsanitized", "tests/native", *arguments, env=env)
+    call(
+        PYTHON,
+        "-S",
+        "-P",
+        "-m",
+        "pytest",
+        "-q",
+        "-m",
+        "not full and not unsanitized",
+        "tests/native",
+        *arguments,
+        env=env,
+    )
     cmake = VENV / "bin" / "cmake"
     tree = BUILD / "fuzz"
     call(cmake, "-S", ROOT, "-B", tree, "-G", "Ninja", "-DTOKTIER_SANITIZE=ON", "-DTOKTIER_PYTHON=OFF",
@@ -188,7 +200,7 @@ def do_bench(options: argparse.Namespace) -> None:
 
 
 def do_wheel(options: argparse.Namespace) -> None:
-    """A manylinux wheel in --out: built, then repaired by auditwheel so that it runs on any host of that glibc or newer."""
+    """A manylinux wheel in --out: built, then repaired by auditwheel so that it runs on hosts of that glibc or newer."""
     require_compiler()
     make_environment()
     out = Path(options.out).resolve()
@@ -204,7 +216,9 @@ def do_wheel(options: argparse.Namespace) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="dev.py", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        prog="dev.py", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     verbs = parser.add_subparsers(dest="verb", required=True)
     verbs.add_parser("run", help="build, bring a real pinned tokenizer, encode real text, compare with the reference")
     test = verbs.add_parser("test", help="the tests: fast by default")
