@@ -200,7 +200,7 @@ def do_bench(options: argparse.Namespace) -> None:
 
 
 def do_wheel(options: argparse.Namespace) -> None:
-    """A manylinux wheel in --out: built, then repaired by auditwheel so that it runs on hosts of that glibc or newer."""
+    """A manylinux wheel in --out: built, then repaired by auditwheel: it runs on hosts of that glibc or newer."""
     require_compiler()
     make_environment()
     out = Path(options.out).resolve()
