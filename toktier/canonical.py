@@ -18,6 +18,7 @@ TAG_COMPILER = "toktier.compiler.v1"
 TAG_TABLE = "toktier.table.v1"
 TAG_BUNDLE = "toktier.bundle.v1"
 TAG_REGISTRY = "toktier.registry.v1"
+TAG_PINS = "toktier.pins.v1"
 
 
 def _check(value: Any) -> None:

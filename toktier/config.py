@@ -184,9 +184,9 @@ def _value(
 
 def _checked(setting: _Setting, value: Any, where: str) -> Any:
     problem = f"expected {'true or false' if setting.kind is bool else 'text'}"
-    if type(value) is setting.kind:
-        if setting.kind is bool:
-            return value
+    if setting.kind is bool and isinstance(value, bool):
+        return value
+    if setting.kind is str and isinstance(value, str):
         try:
             return setting.parse(value)
         except ValueError as error:

