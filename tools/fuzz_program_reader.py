@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Runs the fuzz target of the program reader: seeds are programs compiled here, mutations come from the driver.
 
-The driver (native/fuzz/program_reader.cpp) is built with sanitizers by `dev.py test --tier ci`; with clang the same file
-is a libFuzzer target. A crash, a sanitizer report or more memory than the limit ends with a non-zero code. Bounded: a
-count of iterations, not a time.
+The driver (native/fuzz/program_reader.cpp) is built with sanitizers by `dev.py test --tier ci`; with clang the same
+file is a libFuzzer target. A crash, a sanitizer report or more memory than the limit ends with a non-zero code.
+Bounded: a count of iterations, not a time.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The wheel: installs with no index and no compiler on the PATH, and encodes; a source build without a compiler says so."""
+"""The wheel installs with no index and no compiler on the PATH, and encodes; a source build without one says so."""
 
 from __future__ import annotations
 
