@@ -1,7 +1,7 @@
 """Nothing is quadratic: operation counts for N and 2N of hostile text differ by a factor of at most 2.2.
 
-Runs in a build with -DTOKTIER_COUNTERS=ON (`dev.py test --tier ci` makes one); the ordinary build has no counters. Counts,
-not times: they are the same on every machine. Texts are 1 MB and 2 MB of UTF-8.
+Runs in a build with -DTOKTIER_COUNTERS=ON (`dev.py test --tier ci` makes one); the ordinary build has no counters.
+Counts, not times: they are the same on every machine. Texts are 1 MB and 2 MB of UTF-8.
 """
 
 from __future__ import annotations
