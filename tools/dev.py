@@ -123,7 +123,7 @@ def sanitizer_library() -> str:
     return subprocess.check_output([compiler, "-print-file-name=libasan.so"], text=True).strip()
 
 
-def test_sanitized(arguments: list[str]) -> None:
+def test_sanitized() -> None:
     """Native tests and the fuzz driver under AddressSanitizer and UndefinedBehaviorSanitizer."""
     env = variant("sanitize", "TOKTIER_SANITIZE=ON")
     env |= {
@@ -153,23 +153,21 @@ def test_sanitized(arguments: list[str]) -> None:
     call(PYTHON, "tools/fuzz_program_reader.py", tree)
 
 
-def test_counted() -> None:
+def test_counted(env: dict[str, str]) -> None:
     """The operation counters: nothing grows faster than the text."""
-    env = variant("counters", "TOKTIER_COUNTERS=ON")
     call(PYTHON, "-S", "-P", "-m", "pytest", "-q", "tests/counters", env=env)
 
 
-def test_old_reference() -> None:
-    """The case files under the oldest certified reference version, in an environment of its own."""
+def test_old_reference(env: dict[str, str]) -> None:
+    """The suites that compare with the reference, under its oldest certified version, in an environment of its own."""
     prefix = BUILD / f"venv-{OLD_REFERENCE}"
     python = prefix / "bin" / "python"
     if not python.exists():
         venv.create(prefix, with_pip=True)
         pip("install", f"tokenizers=={OLD_REFERENCE}", "zstandard", "pytest", "hypothesis", "numpy", python=python)
-    site = variant("counters", "TOKTIER_COUNTERS=ON")["PYTHONPATH"].split(os.pathsep)[0]
-    env = {**os.environ, "PYTHONPATH": os.pathsep.join([site, str(ROOT), str(site_packages(prefix))])}
-    call(python, "-S", "-P", "-m", "pytest", "-q", "-m", "not full", "tests/conformance/test_case_files.py",
-         "tests/conformance/test_reference_version.py", env=env)  # fmt: skip
+    site = env["PYTHONPATH"].split(os.pathsep)[0]
+    env = env | {"PYTHONPATH": os.pathsep.join([site, str(ROOT), str(site_packages(prefix))])}
+    call(python, "-S", "-P", "-m", "pytest", "-q", "-m", "not full", "tests/conformance", env=env)
 
 
 def do_run(_: argparse.Namespace) -> None:
@@ -182,9 +180,10 @@ def do_test(options: argparse.Namespace) -> None:
     marks = {"fast": "not ci and not full", "ci": "not full", "full": ""}[options.tier]
     call(PYTHON, "-m", "pytest", "-q", "-m", marks, *options.arguments)
     if options.tier != "fast" and not options.arguments:
-        test_counted()
-        test_old_reference()
-        test_sanitized([])
+        counted = variant("counters", "TOKTIER_COUNTERS=ON")
+        test_counted(counted)
+        test_old_reference(counted)
+        test_sanitized()
 
 
 def do_lint(_: argparse.Namespace) -> None:
