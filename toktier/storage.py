@@ -1,0 +1,222 @@
+"""Files that are either whole or absent: atomic writes, and locks that die with their holder.
+
+Every file that toktier writes (cache, programs, state) goes through here. A write goes to a temporary file in the same
+directory, is synced, and is renamed over the final name, so that no reader and no power loss ever sees half a file. No
+hard or symbolic link is needed. Not here: what is written, digests of it, quotas.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+import secrets
+import stat
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import IO
+
+from toktier.errors import EnvironmentFault, LockTimeout
+
+FILE_MODE = 0o600
+DIRECTORY_MODE = 0o700
+
+_TEMPORARY_PREFIX = ".tmp-"
+_STALE_SECONDS = 3600.0
+_POLL_FIRST, _POLL_LONGEST = 0.002, 0.05
+
+_REMEDIES = {
+    errno.ENOSPC: "free space on that file system, or point TOKTIER_HOME elsewhere",
+    errno.EDQUOT: "free space within the quota, or point TOKTIER_HOME elsewhere",
+    errno.EACCES: "make the directory writable, or point TOKTIER_HOME at one that is",
+    errno.EPERM: "make the directory writable, or point TOKTIER_HOME at one that is",
+    errno.EROFS: "point TOKTIER_HOME at a writable file system",
+}
+
+
+def environment_fault(error: OSError, action: str, path: str | os.PathLike[str]) -> EnvironmentFault:
+    """The host's refusal as an error that names what was tried, where, and what mends it."""
+    reason = os.strerror(error.errno) if error.errno else str(error)
+    return EnvironmentFault(
+        f"cannot {action} {os.fspath(path)}: {reason}",
+        details={"path": os.fspath(path), "errno": errno.errorcode.get(error.errno or 0, "")},
+        remedy=_REMEDIES.get(error.errno or 0),
+    )
+
+
+def make_directory(path: str | os.PathLike[str], mode: int = DIRECTORY_MODE) -> Path:
+    """Makes `path` and its parents, each new one with `mode` whatever the umask. Raises EnvironmentFault."""
+    directory = Path(path)
+    try:
+        missing: list[Path] = []
+        step = directory
+        while not step.exists():
+            missing.append(step)
+            step = step.parent
+        for step in reversed(missing):
+            with contextlib.suppress(FileExistsError):
+                step.mkdir(mode=mode)
+                step.chmod(mode)
+        if not directory.is_dir():
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), os.fspath(directory))
+    except OSError as error:
+        raise environment_fault(error, "make the directory", directory) from None
+    return directory
+
+
+def sync_directory(path: str | os.PathLike[str]) -> None:
+    """Makes a rename in `path` durable. File systems that cannot sync a directory are left to their own order."""
+    with contextlib.suppress(OSError):
+        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+@contextlib.contextmanager
+def atomic_writer(path: str | os.PathLike[str], mode: int = FILE_MODE) -> Iterator[IO[bytes]]:
+    """A binary file to write to; it becomes `path` when the block ends, and vanishes when the block raises.
+
+    The directory must exist. The final file has exactly `mode`. Raises EnvironmentFault for the host's refusals.
+    """
+    final = Path(path)
+    temporary = final.parent / f"{_TEMPORARY_PREFIX}{os.getpid()}-{secrets.token_hex(8)}"
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
+    try:
+        descriptor = os.open(temporary, flags, mode)
+    except OSError as error:
+        raise environment_fault(error, "write in", final.parent) from None
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            os.fchmod(file.fileno(), mode)
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, final)
+    except BaseException as error:
+        with contextlib.suppress(OSError):
+            os.unlink(temporary)
+        if isinstance(error, OSError):
+            raise environment_fault(error, "write", final) from None
+        raise
+    sync_directory(final.parent)
+
+
+def atomic_write(path: str | os.PathLike[str], data: bytes | bytearray | memoryview, mode: int = FILE_MODE) -> None:
+    """Writes `data` as `path`, whole or not at all. Raises EnvironmentFault."""
+    with atomic_writer(path, mode) as file:
+        file.write(data)
+
+
+def remove_stale_temporaries(directory: str | os.PathLike[str]) -> int:
+    """Removes what killed writers left in `directory` more than an hour ago; gives the number of files removed.
+
+    By age, not by process number: a directory may be shared by hosts or containers whose numbers say nothing here.
+    """
+    removed = 0
+    oldest = time.time() - _STALE_SECONDS
+    with contextlib.suppress(OSError), os.scandir(directory) as entries:
+        for entry in entries:
+            if not entry.name.startswith(_TEMPORARY_PREFIX):
+                continue
+            with contextlib.suppress(OSError):
+                status = entry.stat(follow_symlinks=False)
+                if stat.S_ISREG(status.st_mode) and status.st_mtime < oldest:
+                    os.unlink(entry.path)
+                    removed += 1
+    return removed
+
+
+class FileLock:
+    """An exclusive lock between processes and threads, named by a file; a context manager, not reentrant.
+
+    The kernel holds the lock (flock), so it ends with its holder however that ends. The file carries the holder's
+    process number for messages only, and is removed on release.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], timeout: float = 60.0) -> None:
+        """`timeout` in seconds; 0 tries once."""
+        self.path = Path(path)
+        self.timeout = timeout
+        self._descriptor: int | None = None
+
+    def acquire(self) -> None:
+        """Raises LockTimeout after `timeout` seconds, EnvironmentFault when the host cannot lock there."""
+        if self._descriptor is not None:
+            raise RuntimeError(f"{self.path} is already held by this object")
+        deadline = time.monotonic() + self.timeout
+        pause = _POLL_FIRST
+        while not self._try():
+            left = deadline - time.monotonic()
+            if left <= 0:
+                raise self._timed_out()
+            time.sleep(min(pause, left))
+            pause = min(pause * 2, _POLL_LONGEST)
+
+    def release(self) -> None:
+        """Removes the file, then lets the next one in. Nothing happens when the lock is not held."""
+        descriptor, self._descriptor = self._descriptor, None
+        if descriptor is None:
+            return
+        try:
+            # Removed while held: whoever opened this file meanwhile finds that the name is gone, and opens it anew.
+            with contextlib.suppress(OSError):
+                os.unlink(self.path)
+            with contextlib.suppress(OSError):
+                fcntl.flock(descriptor, fcntl.LOCK_UN)
+        finally:
+            os.close(descriptor)
+
+    def _try(self) -> bool:
+        try:
+            descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, FILE_MODE)
+        except OSError as error:
+            raise environment_fault(error, "lock", self.path) from None
+        held = False
+        try:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return False
+            except OSError as error:
+                raise environment_fault(error, "lock", self.path) from None
+            try:
+                named = os.stat(self.path, follow_symlinks=False)
+            except FileNotFoundError:
+                return False
+            mine = os.fstat(descriptor)
+            if (named.st_dev, named.st_ino) != (mine.st_dev, mine.st_ino):
+                return False
+            with contextlib.suppress(OSError):
+                os.ftruncate(descriptor, 0)
+                os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+            held = True
+        finally:
+            if not held:
+                os.close(descriptor)
+        self._descriptor = descriptor
+        return True
+
+    def _timed_out(self) -> LockTimeout:
+        holder = ""
+        with contextlib.suppress(OSError):
+            holder = self.path.read_text(encoding="ascii", errors="replace").strip()
+        who = f"process {holder}" if holder else "another process"
+        return LockTimeout(
+            f"waited {self.timeout:g} s for {self.path}, held by {who}",
+            details={"path": os.fspath(self.path), "holder": holder, "timeout_s": self.timeout},
+            remedy="wait for that process, or end it, and try again",
+        )
+
+    def __enter__(self) -> FileLock:
+        self.acquire()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.release()
