@@ -53,10 +53,14 @@ def test_written_file_has_the_bytes_and_the_mode_whatever_the_umask(tmp_path: Pa
 def test_a_block_that_raises_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None:
     target = tmp_path / "file"
     storage.atomic_write(target, b"old")
-    writer = storage.atomic_writer(target)
-    writer.__enter__().write(b"half")
+
+    def write_half() -> None:
+        with storage.atomic_writer(target) as file:
+            file.write(b"half")
+            raise KeyError("interrupted")
+
     with pytest.raises(KeyError):
-        writer.__exit__(KeyError, KeyError("interrupted"), None)
+        write_half()
     assert target.read_bytes() == b"old"
     assert [p.name for p in tmp_path.iterdir()] == ["file"]
 
