@@ -1,0 +1,227 @@
+"""The plan: one table row for every gate and reason code, and laws over all combinations of small facts."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+
+import pytest
+
+from toktier import errors
+from toktier.routing.plan import REGISTRY_ABSENT, Admission, Plan, ProgramFacts, Request, plan
+from toktier.routing.probe import ProbeFacts, probe
+from toktier.routing.vocabulary import (
+    CERTIFIED_REFERENCE_VERSIONS,
+    POLICIES,
+    BackendId,
+    Device,
+    Reason,
+    RoutingPolicy,
+    Status,
+)
+
+GPU, CPU, HF = BackendId.GPU, BackendId.FAST_CPU, BackendId.HF
+P, R = RoutingPolicy, Reason
+
+HERE = ProbeFacts(reference_version="0.23.3")
+OLD = ProbeFacts(reference_version="0.22.1")
+NONE = ProbeFacts(reference_version=None)
+WITH_GPU = ProbeFacts(reference_version="0.23.3", gpu_backend=True, gpu_count=1)
+GPU_BUILT = ProbeFacts(reference_version="0.23.3", gpu_backend=True, gpu_count=0)
+
+COMPILED = ProgramFacts("ab" * 32, fingerprint="cd" * 32)
+REFUSED = ProgramFacts("ab" * 32, unsupported=("model.type", "WordPiece", "model.type = WordPiece is beyond"))
+
+ABSENT = Admission()
+CERTIFIED = Admission("sha256:00", {GPU: Status.CERTIFIED, CPU: Status.CERTIFIED})
+UNJUDGED = Admission("sha256:00", {})
+
+
+def request(policy: P = P.CERTIFIED, **fields: object) -> Request:
+    return replace(Request(policy), **fields)  # type: ignore[arg-type]
+
+
+# facts, program, admission, request -> who serves, and the reason codes of those above it
+SERVED = [
+    # program and policy
+    (HERE, COMPILED, ABSENT, request(), CPU, {GPU: R.BACKEND_UNAVAILABLE}),
+    (HERE, COMPILED, ABSENT, request(P.SUPPORTED), CPU, {GPU: R.BACKEND_UNAVAILABLE}),
+    (HERE, COMPILED, ABSENT, request(P.REQUIRE_ACCELERATED), CPU, {GPU: R.BACKEND_UNAVAILABLE}),
+    (HERE, COMPILED, ABSENT, request(P.EXPERIMENTAL), CPU, {GPU: R.BACKEND_UNAVAILABLE}),
+    (HERE, COMPILED, ABSENT, request(P.REFERENCE), HF, {GPU: R.POLICY_REFERENCE, CPU: R.POLICY_REFERENCE}),
+    (HERE, REFUSED, ABSENT, request(), HF, {GPU: R.BACKEND_UNAVAILABLE, CPU: R.PROGRAM_UNSUPPORTED}),
+    (HERE, REFUSED, ABSENT, request(P.REFERENCE), HF, {GPU: R.POLICY_REFERENCE, CPU: R.POLICY_REFERENCE}),
+    (HERE, REFUSED, ABSENT, request(P.EXPERIMENTAL), HF, {GPU: R.BACKEND_UNAVAILABLE, CPU: R.PROGRAM_UNSUPPORTED}),
+    # reference version
+    (OLD, COMPILED, ABSENT, request(), HF, {GPU: R.BACKEND_UNAVAILABLE, CPU: R.ORACLE_MISMATCH}),
+    (OLD, COMPILED, ABSENT, request(P.SUPPORTED), HF, {GPU: R.BACKEND_UNAVAILABLE, CPU: R.ORACLE_MISMATCH}),
+    (OLD, COMPILED, ABSENT, request(P.EXPERIMENTAL), CPU, {GPU: R.BACKEND_UNAVAILABLE}),
+    # named backend
+    (HERE, COMPILED, ABSENT, request(backend=HF), HF, {GPU: R.BACKEND_NOT_SELECTED, CPU: R.BACKEND_NOT_SELECTED}),
+    (HERE, COMPILED, ABSENT, request(backend=HF, fallback=False), HF, {GPU: R.BACKEND_NOT_SELECTED}),
+    (HERE, COMPILED, ABSENT, request(backend=CPU), CPU, {GPU: R.BACKEND_NOT_SELECTED}),
+    (HERE, REFUSED, ABSENT, request(backend=CPU), HF, {GPU: R.BACKEND_NOT_SELECTED, CPU: R.PROGRAM_UNSUPPORTED}),
+    (HERE, COMPILED, ABSENT, request(backend=GPU), CPU, {GPU: R.BACKEND_UNAVAILABLE}),
+    (HERE, COMPILED, ABSENT, request(P.REFERENCE, backend=CPU), HF, {CPU: R.POLICY_REFERENCE}),
+    # device
+    (WITH_GPU, COMPILED, CERTIFIED, request(), GPU, {}),
+    (WITH_GPU, COMPILED, CERTIFIED, request(device=Device.CUDA), GPU, {}),
+    (WITH_GPU, COMPILED, CERTIFIED, request(device=Device.CPU), CPU, {GPU: R.GPU_DISABLED}),
+    (WITH_GPU, COMPILED, CERTIFIED, request(gpu_disabled=True), CPU, {GPU: R.GPU_DISABLED}),
+    (GPU_BUILT, COMPILED, CERTIFIED, request(), CPU, {GPU: R.NO_GPU_DETECTED}),
+    (GPU_BUILT, COMPILED, CERTIFIED, request(backend=GPU), CPU, {GPU: R.NO_GPU_DETECTED}),
+    # registry
+    (WITH_GPU, COMPILED, ABSENT, request(), CPU, {GPU: R.UNCERTIFIED_ARTIFACT}),
+    (WITH_GPU, COMPILED, ABSENT, request(P.SUPPORTED), GPU, {}),
+    (HERE, COMPILED, UNJUDGED, request(), HF, {CPU: R.UNCERTIFIED_ARTIFACT}),
+    (HERE, COMPILED, UNJUDGED, request(P.SUPPORTED), CPU, {}),
+    (HERE, COMPILED, Admission("sha256:00", {CPU: Status.LOCALLY_CERTIFIED}), request(), CPU, {}),
+    (HERE, COMPILED, Admission("sha256:00", {CPU: Status.UNSUPPORTED}), request(P.EXPERIMENTAL), HF, {}),
+    (HERE, COMPILED, Admission("sha256:00", {CPU: Status.EXPERIMENTAL}), request(P.SUPPORTED), HF, {}),
+    (HERE, COMPILED, Admission("sha256:00", {CPU: Status.EXPERIMENTAL}), request(P.EXPERIMENTAL), CPU, {}),
+]
+
+
+@pytest.mark.parametrize(("facts", "program", "admission", "asked", "serves", "reasons"), SERVED)
+def test_served(
+    facts: ProbeFacts,
+    program: ProgramFacts,
+    admission: Admission,
+    asked: Request,
+    serves: BackendId,
+    reasons: dict[BackendId, Reason],
+) -> None:
+    decided = plan(facts, asked, program, admission)
+    assert decided.refusal is None
+    assert decided.serves is serves
+    assert decided.chain[0] is serves
+    got = {gate.backend: gate.reason for gate in decided.closed}
+    assert reasons.items() <= got.items()
+    assert serves not in got
+
+
+REFUSALS = [
+    (HERE, REFUSED, ABSENT, request(fallback=False), errors.ProgramUnsupported),
+    (HERE, REFUSED, ABSENT, request(P.REQUIRE_ACCELERATED), errors.ProgramUnsupported),
+    (HERE, REFUSED, ABSENT, request(backend=CPU, fallback=False), errors.ProgramUnsupported),
+    (OLD, COMPILED, ABSENT, request(fallback=False), errors.OracleVersionUnsupported),
+    (OLD, COMPILED, ABSENT, request(P.REQUIRE_ACCELERATED), errors.OracleVersionUnsupported),
+    (HERE, COMPILED, UNJUDGED, request(fallback=False), errors.UncertifiedTokenizer),
+    (HERE, COMPILED, UNJUDGED, request(P.REQUIRE_ACCELERATED), errors.UncertifiedTokenizer),
+    (HERE, COMPILED, ABSENT, request(backend=GPU, fallback=False), errors.BackendUnavailable),
+    (HERE, COMPILED, ABSENT, request(device=Device.CUDA, fallback=False), errors.BackendUnavailable),
+    (GPU_BUILT, COMPILED, ABSENT, request(backend=GPU, fallback=False), errors.BackendUnavailable),
+    (NONE, COMPILED, ABSENT, request(), errors.OracleVersionUnsupported),
+    (NONE, COMPILED, ABSENT, request(backend=HF), errors.BackendUnavailable),
+    (NONE, COMPILED, ABSENT, request(P.REFERENCE), errors.BackendUnavailable),
+    (HERE, COMPILED, ABSENT, request(P.REQUIRE_ACCELERATED, backend=HF), errors.ConfigInvalid),
+    (HERE, COMPILED, ABSENT, request(P.REFERENCE, backend=CPU, fallback=False), errors.ConfigInvalid),
+    (WITH_GPU, COMPILED, CERTIFIED, request(backend=GPU, device=Device.CPU, fallback=False), errors.ConfigInvalid),
+]
+
+
+@pytest.mark.parametrize(("facts", "program", "admission", "asked", "error"), REFUSALS)
+def test_refused(
+    facts: ProbeFacts, program: ProgramFacts, admission: Admission, asked: Request, error: type[errors.ToktierError]
+) -> None:
+    decided = plan(facts, asked, program, admission)
+    assert decided.serves is None
+    assert decided.chain == ()
+    assert type(decided.refusal) is error
+    assert decided.refusal.remedy
+    if error is errors.ProgramUnsupported:
+        assert decided.refusal.details == {"path": "model.type", "component": "WordPiece"}
+
+
+def all_plans() -> list[Plan]:
+    facts = [HERE, OLD, NONE, WITH_GPU, GPU_BUILT]
+    programs = [COMPILED, REFUSED]
+    admissions = [ABSENT, CERTIFIED, UNJUDGED]
+    backends = [None, *BackendId]
+    flags = [True, False]
+    return [
+        plan(f, Request(policy, backend, device, fallback, off), program, admission)
+        for f, program, admission, policy, backend, device, fallback, off in itertools.product(
+            facts, programs, admissions, RoutingPolicy, backends, Device, flags, flags
+        )
+    ]
+
+
+def test_laws_over_all_small_facts() -> None:
+    plans = all_plans()
+    assert len(plans) > 5000
+    seen: set[Reason] = set()
+    for p in plans:
+        seen |= {gate.reason for gate in p.gates if gate.reason is not None}
+        # exactly one of: something serves, or it is refused with a remedy
+        assert (p.serves is None) == (p.refusal is not None)
+        if p.refusal is not None:
+            assert p.refusal.remedy
+            assert p.status is Status.UNSUPPORTED
+            continue
+        assert p.serves is not None
+        # the serving backend has no closed gate, and a waived one only under a policy that waives it
+        own = [gate for gate in p.gates if gate.backend is p.serves]
+        assert own
+        assert all(gate.is_open for gate in own)
+        assert {g.name for g in p.waivers} <= POLICIES[p.request.policy].waives
+        # the chain only goes down, and what serves is never above what was asked for
+        order = list(BackendId)
+        assert list(p.chain) == sorted(p.chain, key=order.index)
+        if p.request.backend is not None:
+            assert order.index(p.serves) >= order.index(p.request.backend)
+        # every backend above the serving one has a reason
+        above = {b for b in order if order.index(b) < order.index(p.serves)}
+        assert above <= {gate.backend for gate in p.closed}
+        # nothing accelerated without a program, and without a certified reference only as a reported waiver
+        if p.serves is not HF:
+            assert p.program.unsupported is None
+            assert p.facts.reference_version in CERTIFIED_REFERENCE_VERSIONS or p.waivers
+        # the reference in place of another backend only where that is allowed
+        if p.involuntary is not None:
+            assert p.request.fallback
+            assert POLICIES[p.request.policy].reference_may_serve
+            assert p.involuntary.reason is not None
+    assert seen == set(Reason) - {Reason.DECODE_REFERENCE}, "a reason code of the plan that no fact produces"
+
+
+def test_it_is_pure() -> None:
+    for asked in (request(), request(P.REFERENCE), request(fallback=False)):
+        assert plan(HERE, asked, COMPILED, CERTIFIED) == plan(HERE, asked, COMPILED, CERTIFIED)
+
+
+def test_the_registry_gate_states_its_ground_while_no_registry_is_shipped() -> None:
+    gate = next(g for g in plan(HERE, request(), COMPILED).gates if g.backend is CPU and g.name == "registry")
+    assert gate.is_open
+    assert gate.summary == REGISTRY_ABSENT
+    with_registry = plan(HERE, request(), COMPILED, CERTIFIED)
+    gate = next(g for g in with_registry.gates if g.backend is CPU and g.name == "registry")
+    assert gate.summary == "status certified, policy certified"
+    assert with_registry.status is Status.CERTIFIED
+
+
+def test_experimental_lists_what_it_waives() -> None:
+    waived = plan(OLD, request(P.EXPERIMENTAL), COMPILED)
+    assert [gate.reason for gate in waived.waivers] == [Reason.ORACLE_MISMATCH]
+    assert plan(HERE, request(P.EXPERIMENTAL), COMPILED).waivers == ()
+
+
+def test_involuntary_reference_is_told_by_the_backend_that_would_have_served() -> None:
+    gate = plan(HERE, request(), REFUSED).involuntary
+    assert gate is not None
+    assert gate.reason is Reason.PROGRAM_UNSUPPORTED
+    assert plan(HERE, request(P.REFERENCE), REFUSED).involuntary is None
+    assert plan(HERE, request(backend=HF), REFUSED).involuntary is None
+
+
+def test_probe_reports_the_installed_reference_without_importing_it() -> None:
+    import subprocess
+    import sys
+    from importlib.metadata import version
+
+    assert probe().reference_version == version("tokenizers")
+    script = (
+        "import sys; from toktier.routing.probe import probe; probe(); "
+        "sys.exit('tokenizers' in sys.modules or 'numpy' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0

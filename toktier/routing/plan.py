@@ -1,0 +1,291 @@
+"""plan(): which backend serves, why none above it does, or why nothing may. A pure function of its arguments.
+
+Every gate that a backend must pass is listed, open or closed, in one order, so that `explain`, `inspect` and `doctor`
+print what was decided instead of deciding again. Admission by a registry is data (`Admission`): while no registry is
+shipped the gate says on which ground it is open. Not here: looking at the machine (`probe`), loading, running.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from toktier.errors import (
+    BackendUnavailable,
+    ConfigInvalid,
+    OracleVersionUnsupported,
+    ProgramUnsupported,
+    ToktierError,
+    UncertifiedTokenizer,
+)
+from toktier.routing.probe import ProbeFacts
+from toktier.routing.vocabulary import (
+    CERTIFIED_REFERENCE_VERSIONS,
+    POLICIES,
+    BackendId,
+    Device,
+    Reason,
+    RoutingPolicy,
+    Status,
+)
+
+REGISTRY_ABSENT = "registry: absent, admission by compile-time proof and build suites"
+# Without a registry the ground of admission is the proofs of the compiler and the suites of the build. They speak about
+# the CPU engine; a GPU kernel binary is judged by evidence alone.
+ADMITTED_WITHOUT_REGISTRY = frozenset({BackendId.FAST_CPU})
+
+
+@dataclass(frozen=True)
+class Request:
+    """What the caller asked for, after precedence was applied. `backend` None: auto. `fallback` False: an error instead
+    of a backend below the one asked for. `gpu_disabled`: switched off by configuration."""
+
+    policy: RoutingPolicy = RoutingPolicy.CERTIFIED
+    backend: BackendId | None = None
+    device: Device = Device.AUTO
+    fallback: bool = True
+    gpu_disabled: bool = False
+
+
+@dataclass(frozen=True)
+class ProgramFacts:
+    """What compiling gave. `unsupported`: path, component and message of the refusal when it did not compile."""
+
+    artifact_sha256: str
+    fingerprint: str | None = None
+    unsupported: tuple[str, str, str] | None = None
+    decode_by_reference: bool = False
+
+
+@dataclass(frozen=True)
+class Admission:
+    """What the registry says. `registry`: its digest, None while none is shipped; `statuses`: by backend, for this
+    tokenizer and the engine at hand."""
+
+    registry: str | None = None
+    statuses: Mapping[BackendId, Status] = field(default_factory=dict)
+
+    def status(self, backend: BackendId) -> Status:
+        return self.statuses.get(backend, Status.COMPILED_UNJUDGED if backend is BackendId.GPU else Status.UNTESTED)
+
+
+@dataclass(frozen=True)
+class Gate:
+    """One premise of one backend. Closed when `reason` is set and `waived` is not."""
+
+    backend: BackendId
+    name: str
+    summary: str
+    reason: Reason | None = None
+    waived: bool = False
+
+    @property
+    def is_open(self) -> bool:
+        return self.reason is None or self.waived
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "backend": self.backend.value,
+            "gate": self.name,
+            "open": self.is_open,
+            "reason": None if self.reason is None else self.reason.value,
+            "waived": self.waived,
+            "summary": self.summary,
+        }
+
+
+@dataclass(frozen=True)
+class Plan:
+    """`serves` and `chain` (`serves` first), or `refusal` when nothing may serve. `gates` in the order of judgement."""
+
+    request: Request
+    facts: ProbeFacts
+    program: ProgramFacts
+    admission: Admission
+    gates: tuple[Gate, ...]
+    serves: BackendId | None
+    chain: tuple[BackendId, ...]
+    refusal: ToktierError | None
+
+    @property
+    def closed(self) -> tuple[Gate, ...]:
+        """The first closed gate of every backend above the one that serves: the reasons in short."""
+        seen: dict[BackendId, Gate] = {}
+        for gate in self.gates:
+            if not gate.is_open:
+                seen.setdefault(gate.backend, gate)
+        return tuple(seen.values())
+
+    @property
+    def waivers(self) -> tuple[Gate, ...]:
+        return tuple(gate for gate in self.gates if gate.waived and gate.backend is self.serves)
+
+    @property
+    def involuntary(self) -> Gate | None:
+        """The gate that made the reference serve although the caller did not ask for the reference; None otherwise."""
+        asked = self.request.policy is RoutingPolicy.REFERENCE or self.request.backend is BackendId.HF
+        if self.serves is not BackendId.HF or asked:
+            return None
+        return next(gate for gate in reversed(self.closed) if gate.backend is not BackendId.HF)
+
+    @property
+    def status(self) -> Status:
+        """What is known about the backend that serves."""
+        if self.serves in (None, BackendId.HF):
+            return Status.REFERENCE_ONLY if self.serves else Status.UNSUPPORTED
+        assert self.serves is not None
+        return self.admission.status(self.serves)
+
+
+def plan(facts: ProbeFacts, request: Request, program: ProgramFacts, admission: Admission | None = None) -> Plan:
+    """Judges every gate of every backend and picks the first backend of the chain whose gates are all open."""
+    admission = admission or Admission()
+    gates = tuple(_gates(facts, request, program, admission))
+    open_backends = [b for b in BackendId if all(gate.is_open for gate in gates if gate.backend is b)]
+    chain = tuple(b for b in open_backends if b in _allowed(request))
+    contradiction = _contradiction(request)
+    if contradiction is not None or not chain:
+        refusal = contradiction or _refusal(facts, request, program, gates)
+        return Plan(request, facts, program, admission, gates, None, (), refusal)
+    return Plan(request, facts, program, admission, gates, chain[0], chain, None)
+
+
+def _wants_gpu(request: Request) -> bool:
+    return request.backend is BackendId.GPU or (request.backend is None and request.device is Device.CUDA)
+
+
+def _wants_reference(request: Request) -> bool:
+    return request.backend is BackendId.HF or request.policy is RoutingPolicy.REFERENCE
+
+
+def _allowed(request: Request) -> frozenset[BackendId]:
+    """Backends that may serve this request at all. Without fallback: nothing below what was asked for."""
+    if _wants_reference(request):
+        return frozenset({BackendId.HF})
+    allowed = set(BackendId)
+    if not POLICIES[request.policy].reference_may_serve or not request.fallback:
+        allowed.discard(BackendId.HF)
+    if not request.fallback and _wants_gpu(request):
+        allowed = {BackendId.GPU}
+    return frozenset(allowed)
+
+
+def _contradiction(request: Request) -> ToktierError | None:
+    """Requests whose parts exclude each other. Harmless ones (policy reference with a named backend and fallback) are
+    served; these would have to ignore a demand."""
+    policy, backend = request.policy, request.backend
+    if policy is RoutingPolicy.REQUIRE_ACCELERATED and backend is BackendId.HF:
+        text = "policy require_accelerated excludes the backend hf that was asked for"
+    elif policy is RoutingPolicy.REFERENCE and not request.fallback and backend not in (None, BackendId.HF):
+        text = f"policy reference excludes the backend {backend} that was asked for without fallback"
+    elif backend is BackendId.GPU and request.device is Device.CPU and not request.fallback:
+        text = "device cpu excludes the backend gpu that was asked for without fallback"
+    else:
+        return None
+    return ConfigInvalid(text, details={"policy": policy.value, "backend": backend}, remedy="drop one of the two")
+
+
+def _gates(facts: ProbeFacts, request: Request, program: ProgramFacts, admission: Admission) -> Iterator[Gate]:
+    for backend in (BackendId.GPU, BackendId.FAST_CPU):
+        yield _policy_gate(backend, request)
+        yield _selection_gate(backend, request)
+        if backend is BackendId.GPU:
+            yield from _gpu_gates(facts, request)
+        yield _program_gate(backend, program)
+        yield _version_gate(backend, facts, request)
+        yield _registry_gate(backend, request, admission)
+    installed = facts.reference_version is not None
+    yield Gate(
+        BackendId.HF,
+        "installed",
+        f"tokenizers {facts.reference_version}" if installed else "tokenizers is not installed",
+        None if installed else Reason.BACKEND_UNAVAILABLE,
+    )
+
+
+def _policy_gate(backend: BackendId, request: Request) -> Gate:
+    closed = request.policy is RoutingPolicy.REFERENCE
+    return Gate(backend, "policy", f"policy {request.policy.value}", Reason.POLICY_REFERENCE if closed else None)
+
+
+def _selection_gate(backend: BackendId, request: Request) -> Gate:
+    """A named backend closes those above it, and the reference (named last) closes all."""
+    asked = request.backend
+    order = list(BackendId)
+    closed = asked is not None and order.index(backend) < order.index(asked)
+    summary = "backend auto" if asked is None else f"backend {asked.value} was asked for"
+    return Gate(backend, "selection", summary, Reason.BACKEND_NOT_SELECTED if closed else None)
+
+
+def _gpu_gates(facts: ProbeFacts, request: Request) -> Iterator[Gate]:
+    off = request.gpu_disabled or request.device is Device.CPU
+    summary = "switched off by configuration" if request.gpu_disabled else f"device {request.device.value}"
+    yield Gate(BackendId.GPU, "enabled", summary, Reason.GPU_DISABLED if off else None)
+    if not facts.gpu_backend:
+        text = "this installation has no GPU backend"
+        yield Gate(BackendId.GPU, "installed", text, Reason.BACKEND_UNAVAILABLE)
+        return
+    yield Gate(BackendId.GPU, "installed", "the GPU backend is installed")
+    found = bool(facts.gpu_count)
+    text = f"{facts.gpu_count} usable GPU" if found else "no usable GPU"
+    yield Gate(BackendId.GPU, "device", text, None if found else Reason.NO_GPU_DETECTED)
+
+
+def _program_gate(backend: BackendId, program: ProgramFacts) -> Gate:
+    if program.unsupported is None:
+        return Gate(backend, "program", "compiled")
+    path, component, _ = program.unsupported
+    return Gate(backend, "program", f"not compiled: {path} = {component}", Reason.PROGRAM_UNSUPPORTED)
+
+
+def _version_gate(backend: BackendId, facts: ProbeFacts, request: Request) -> Gate:
+    """The reference's own version: IDs are equal to those of the certified versions, and nothing is known of others."""
+    name, certified = "reference_version", ", ".join(CERTIFIED_REFERENCE_VERSIONS)
+    if facts.reference_version in CERTIFIED_REFERENCE_VERSIONS:
+        return Gate(backend, name, f"tokenizers {facts.reference_version}, certified: {certified}")
+    seen = facts.reference_version or "none"
+    waived = name in POLICIES[request.policy].waives
+    return Gate(backend, name, f"tokenizers {seen}, certified: {certified}", Reason.ORACLE_MISMATCH, waived)
+
+
+def _registry_gate(backend: BackendId, request: Request, admission: Admission) -> Gate:
+    status = admission.status(backend)
+    admitted = status in POLICIES[request.policy].statuses
+    if admission.registry is None and backend in ADMITTED_WITHOUT_REGISTRY:
+        return Gate(backend, "registry", REGISTRY_ABSENT)
+    text = f"status {status.value}, policy {request.policy.value}"
+    return Gate(backend, "registry", text, None if admitted else Reason.UNCERTIFIED_ARTIFACT)
+
+
+def _refusal(facts: ProbeFacts, request: Request, program: ProgramFacts, gates: tuple[Gate, ...]) -> ToktierError:
+    """The error for "nothing may serve": told by the first closed gate of the backend that was meant to serve."""
+    if _wants_reference(request):
+        meant = BackendId.HF
+    else:
+        meant = BackendId.GPU if _wants_gpu(request) and not request.fallback else BackendId.FAST_CPU
+    gate = next(g for g in gates if g.backend is meant and not g.is_open)
+    details: dict[str, Any] = {
+        "backend": meant.value,
+        "gate": gate.name,
+        "reason": None if gate.reason is None else gate.reason.value,
+    }
+    allow = "allow the reference to serve: policy certified, and fallback not switched off"
+    if gate.reason is Reason.PROGRAM_UNSUPPORTED:
+        assert program.unsupported is not None
+        return ProgramUnsupported(*program.unsupported)
+    if gate.reason is Reason.ORACLE_MISMATCH:
+        details |= {"installed": facts.reference_version, "certified": list(CERTIFIED_REFERENCE_VERSIONS)}
+        return OracleVersionUnsupported(
+            f"tokenizers {facts.reference_version or 'is not installed'}: {meant.value} serves beside the versions "
+            f"{', '.join(CERTIFIED_REFERENCE_VERSIONS)} only",
+            details=details,
+            remedy=f"install tokenizers=={CERTIFIED_REFERENCE_VERSIONS[-1]}, or {allow}",
+        )
+    if gate.reason is Reason.UNCERTIFIED_ARTIFACT:
+        return UncertifiedTokenizer(f"{meant.value} is not admitted: {gate.summary}", details=details, remedy=allow)
+    return BackendUnavailable(
+        f"backend {meant.value} cannot serve: {gate.summary}",
+        details=details,
+        remedy=f"install tokenizers=={CERTIFIED_REFERENCE_VERSIONS[-1]}" if meant is BackendId.HF else allow,
+    )

@@ -1,0 +1,142 @@
+"""The vocabularies of routing, one table each: policies, statuses, backends, devices, reason codes.
+
+Schemas, help, documents and the command derive from these. The module imports nothing of toktier but the errors, so any
+layer may use it. Not here: what decides with them (`toktier.routing.plan`).
+"""
+
+from __future__ import annotations
+
+import difflib
+import enum
+from dataclasses import dataclass
+from typing import TypeVar
+
+from toktier.errors import ConfigInvalid
+
+CERTIFIED_REFERENCE_VERSIONS = ("0.22.2", "0.23.3")
+"""Versions of `tokenizers` that the equality of IDs is shown against. Another one serves itself (R_ORACLE_MISMATCH)."""
+
+
+class RoutingPolicy(enum.StrEnum):
+    CERTIFIED = "certified"
+    SUPPORTED = "supported"
+    REFERENCE = "reference"
+    REQUIRE_ACCELERATED = "require_accelerated"
+    EXPERIMENTAL = "experimental"
+
+
+class Status(enum.StrEnum):
+    """What is known about one tokenizer on one backend."""
+
+    CERTIFIED = "certified"
+    LOCALLY_CERTIFIED = "locally_certified"
+    COMPILED_UNJUDGED = "compiled_unjudged"
+    UNTESTED = "untested"
+    REFERENCE_ONLY = "reference_only"
+    EXPERIMENTAL = "experimental"
+    UNSUPPORTED = "unsupported"
+
+
+class BackendId(enum.StrEnum):
+    """Backends in the order of the chain: a request only ever moves down it."""
+
+    GPU = "gpu"
+    FAST_CPU = "fast_cpu"
+    HF = "hf"
+
+
+class Device(enum.StrEnum):
+    AUTO = "auto"
+    CPU = "cpu"
+    CUDA = "cuda"
+
+
+AUTO = "auto"
+"""The value of `tokenizer=` that leaves the choice of the backend to the plan."""
+
+
+class Reason(enum.StrEnum):
+    """Why a backend higher in the chain did not serve. Append-only: a code is never renamed, reused or removed."""
+
+    PROGRAM_UNSUPPORTED = "R_PROGRAM_UNSUPPORTED"
+    POLICY_REFERENCE = "R_POLICY_REFERENCE"
+    UNCERTIFIED_ARTIFACT = "R_UNCERTIFIED_ARTIFACT"
+    ORACLE_MISMATCH = "R_ORACLE_MISMATCH"
+    BACKEND_UNAVAILABLE = "R_BACKEND_UNAVAILABLE"
+    BACKEND_NOT_SELECTED = "R_BACKEND_NOT_SELECTED"
+    GPU_DISABLED = "R_GPU_DISABLED"
+    NO_GPU_DETECTED = "R_NO_GPU_DETECTED"
+    DECODE_REFERENCE = "R_DECODE_REFERENCE"
+
+
+REASON_MEANINGS: dict[Reason, str] = {
+    Reason.PROGRAM_UNSUPPORTED: "the tokenizer.json holds a component that the compiler does not know",
+    Reason.POLICY_REFERENCE: "the policy asks for the reference",
+    Reason.UNCERTIFIED_ARTIFACT: "the policy does not admit the status that this tokenizer has on this backend",
+    Reason.ORACLE_MISMATCH: "the installed reference is not a version that equality was shown against",
+    Reason.BACKEND_UNAVAILABLE: "this installation does not have the backend",
+    Reason.BACKEND_NOT_SELECTED: "the caller named another backend",
+    Reason.GPU_DISABLED: "the GPU is switched off by configuration or by device=cpu",
+    Reason.NO_GPU_DETECTED: "no usable GPU was found",
+    Reason.DECODE_REFERENCE: "reference versions differ in decoding normalized added tokens: the installed one decodes",
+}
+
+
+@dataclass(frozen=True)
+class PolicyRule:
+    """What a policy admits: `statuses` of accelerated backends, whether the reference may serve in their place, and
+    the gates that it leaves open although their premise fails (every one is reported as a waiver)."""
+
+    meaning: str
+    statuses: frozenset[Status]
+    reference_may_serve: bool = True
+    waives: frozenset[str] = frozenset()
+
+
+_CERTIFIED = frozenset({Status.CERTIFIED, Status.LOCALLY_CERTIFIED})
+_SUPPORTED = _CERTIFIED | {Status.UNTESTED, Status.COMPILED_UNJUDGED}
+
+POLICIES: dict[RoutingPolicy, PolicyRule] = {
+    RoutingPolicy.CERTIFIED: PolicyRule("the accelerated backends where evidence covers them (default)", _CERTIFIED),
+    RoutingPolicy.SUPPORTED: PolicyRule("also what has no evidence but passes its own checks", _SUPPORTED),
+    RoutingPolicy.REFERENCE: PolicyRule("always the reference", frozenset()),
+    RoutingPolicy.REQUIRE_ACCELERATED: PolicyRule(
+        "as certified, and an error instead of the reference", _CERTIFIED, reference_may_serve=False
+    ),
+    RoutingPolicy.EXPERIMENTAL: PolicyRule(
+        "whatever can run; every premise that fails is listed as a waiver",
+        _SUPPORTED | {Status.EXPERIMENTAL},
+        waives=frozenset({"reference_version"}),
+    ),
+}
+
+_E = TypeVar("_E", bound=enum.StrEnum)
+
+
+def _choice(kind: type[_E], what: str, value: object, also: tuple[str, ...] = ()) -> _E:
+    try:
+        return kind(value)  # type: ignore[arg-type]
+    except ValueError:
+        names = [*also, *(member.value for member in kind)]
+        near = difflib.get_close_matches(str(value), names, n=1)
+        hint = f"; did you mean {near[0]!r}?" if near else ""
+        raise ConfigInvalid(
+            f"{value!r} is no {what}: expected one of {', '.join(names)}{hint}",
+            details={"value": str(value), "expected": names},
+            remedy=f"use one of {', '.join(names)}",
+        ) from None
+
+
+def parse_policy(value: object) -> RoutingPolicy:
+    """The policy of this name (a member passes through). Raises ConfigInvalid."""
+    return _choice(RoutingPolicy, "routing policy", value)
+
+
+def parse_backend(value: object) -> BackendId | None:
+    """The backend of this name, None for "auto". Raises ConfigInvalid."""
+    return None if value == AUTO else _choice(BackendId, "tokenizer backend", value, (AUTO,))
+
+
+def parse_device(value: object) -> Device:
+    """The device of this name. Raises ConfigInvalid."""
+    return _choice(Device, "device", value)
