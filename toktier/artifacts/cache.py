@@ -1,0 +1,238 @@
+"""The artifact cache: content-addressed blobs, verified whenever they are handed out, and a note per family.
+
+    artifacts/blobs/sha256/ab/abcdef…     the bytes, named by their digest
+    artifacts/verified/ab/abcdef….json    a hint: this very file (device, inode, size, times) was hashed and matched
+    artifacts/families/<family>.json      where the family's files came from and when; for people, never believed
+    artifacts/locks/                      one lock per blob while it is brought in
+
+The shipped pins say which blobs belong to a family, so a cache filled by copying blobs is as good as one filled here.
+Reading writes nothing that matters: a read-only cache works, only without new hints. Not here: pins, sources.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import stat
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from toktier.artifacts.pins import PinnedFile
+from toktier.canonical import canonical_json
+from toktier.errors import ArtifactDamaged, ArtifactHashMismatch, EnvironmentFault, ToktierError
+from toktier.storage import FileLock, atomic_write, make_directory
+
+HINT_SCHEMA = "toktier.verified_hint"
+NOTE_SCHEMA = "toktier.family_note"
+CHUNK = 1 << 20
+MAX_NOTE_BYTES = 1 << 16
+# A hint is not written for a file changed so recently that a second change could carry the same time stamp.
+SETTLED_NS = 100_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class BlobState:
+    """One look at a blob. `status` is ok, missing or damaged; `hashed` is False where a hint was trusted."""
+
+    status: str
+    path: Path
+    hashed: bool = False
+    size: int | None = None
+    sha256: str | None = None
+
+
+def hash_file(path: Path) -> tuple[str, os.stat_result]:
+    """Hex SHA-256 of a file and its status after the read."""
+    digest = hashlib.sha256()
+    with open(path, "rb", buffering=0) as stream:
+        while data := stream.read(CHUNK):
+            digest.update(data)
+        return digest.hexdigest(), os.fstat(stream.fileno())
+
+
+class ArtifactCache:
+    """Blobs and notes below `cache_dir`. Nothing is created before something is stored."""
+
+    def __init__(self, cache_dir: Path) -> None:
+        self.root = cache_dir / "artifacts"
+
+    def blob_path(self, sha256: str) -> Path:
+        return self.root / "blobs" / "sha256" / sha256[:2] / sha256
+
+    def state(self, file: PinnedFile, *, trust_hint: bool = True) -> BlobState:
+        """Whether the blob is there and right. With `trust_hint`, a file that only its owner can write and that did
+        not change since it was last hashed is not hashed again."""
+        path = self.blob_path(file.sha256)
+        try:
+            status = os.stat(path)
+            if not stat.S_ISREG(status.st_mode):
+                return BlobState("damaged", path, size=0)
+            if status.st_size != file.size:
+                return BlobState("damaged", path, size=status.st_size)
+            if trust_hint and self._hint_holds(file.sha256, status):
+                return BlobState("ok", path, size=status.st_size, sha256=file.sha256)
+            digest, status = hash_file(path)
+        except (FileNotFoundError, NotADirectoryError):
+            return BlobState("missing", path)
+        except OSError as error:
+            raise EnvironmentFault(
+                f"cannot read {path}: {error.strerror}",
+                details={"path": str(path)},
+                remedy="make the file readable for this user, or point TOKTIER_HOME at a cache that is",
+            ) from None
+        if digest != file.sha256 or status.st_size != file.size:
+            return BlobState("damaged", path, hashed=True, size=status.st_size, sha256=digest)
+        self._write_hint(file.sha256, status)
+        return BlobState("ok", path, hashed=True, size=status.st_size, sha256=digest)
+
+    def damage(self, file: PinnedFile, state: BlobState) -> ToktierError:
+        """The error for a blob that is not what its name says."""
+        details: dict[str, Any] = {
+            "family": file.family,
+            "file": file.name,
+            "path": str(state.path),
+            "size": state.size,
+            "expected_size": file.size,
+            "expected_sha256": file.sha256,
+        }
+        remedy = f"toktier artifacts fetch {file.family}"
+        if state.sha256 is not None:
+            details["observed_sha256"] = state.sha256
+            return ArtifactHashMismatch(
+                f"{state.path} ({state.size} bytes) is damaged: {file.family}'s {file.name} must have the SHA-256 "
+                f"{file.sha256}, this file has {state.sha256}",
+                details=details,
+                remedy=remedy,
+            )
+        problem = "is empty (0 bytes)" if state.size == 0 else f"has {state.size} bytes"
+        return ArtifactDamaged(
+            f"{state.path} is damaged: it {problem}, {file.family}'s {file.name} has {file.size}",
+            details=details,
+            remedy=remedy,
+        )
+
+    def store(self, file: PinnedFile, data: bytes) -> bool:
+        """Puts verified bytes under their digest. Gives False when a right blob was there already.
+
+        Raises ArtifactHashMismatch for other bytes, EnvironmentFault when the host refuses. The final name never holds
+        anything but the whole content; a damaged blob under it is replaced.
+        """
+        digest = hashlib.sha256(data).hexdigest()
+        if digest != file.sha256 or len(data) != file.size:
+            raise ArtifactHashMismatch(
+                f"{file.family}'s {file.name} must have the SHA-256 {file.sha256}, these {len(data)} bytes have {digest}",
+                details={"expected_sha256": file.sha256, "observed_sha256": digest, "size": len(data)},
+            )
+        path = self.blob_path(file.sha256)
+        if self.state(file).status == "ok":
+            return False
+        make_directory(path.parent)
+        with self.lock(file.sha256):
+            if self.state(file).status == "ok":
+                return False
+            atomic_write(path, data)
+        return True
+
+    def lock(self, name: str, timeout: float = 60.0) -> FileLock:
+        """The lock of one blob or one family. Makes its directory."""
+        directory = make_directory(self.root / "locks")
+        return FileLock(directory / f"{name}.lock", timeout)
+
+    def remove(self, file: PinnedFile) -> int:
+        """Removes a blob and its hint; gives the bytes freed."""
+        path = self.blob_path(file.sha256)
+        try:
+            size = path.stat().st_size
+            path.unlink()
+        except (FileNotFoundError, NotADirectoryError):
+            return 0
+        except OSError as error:
+            raise EnvironmentFault(
+                f"cannot remove {path}: {error.strerror}",
+                details={"path": str(path)},
+                remedy="make the cache writable, or remove it as its owner",
+            ) from None
+        with contextlib.suppress(OSError):
+            self._hint_path(file.sha256).unlink()
+        return size
+
+    def note(self, family: str, files: dict[str, str], source: str) -> None:
+        """Writes down where a family's files came from. A host that refuses loses only the note."""
+        document = {
+            "schema": NOTE_SCHEMA,
+            "schema_version": 1,
+            "family": family,
+            "files": files,
+            "source": source,
+            "stored_at": _now(),
+        }
+        with contextlib.suppress(EnvironmentFault):
+            make_directory(self.root / "families")
+            atomic_write(self.root / "families" / f"{family}.json", canonical_json(document) + b"\n")
+
+    def read_note(self, family: str) -> dict[str, Any] | None:
+        """The note of a family, or None; a note that cannot be read is as good as none."""
+        document = _read_json(self.root / "families" / f"{family}.json")
+        return document if document is not None and document.get("schema") == NOTE_SCHEMA else None
+
+    def remove_note(self, family: str) -> None:
+        with contextlib.suppress(OSError):
+            (self.root / "families" / f"{family}.json").unlink()
+
+    def verified_at(self, sha256: str) -> str | None:
+        """When the blob as it lies there was last hashed and right (RFC 3339, UTC), or None."""
+        hint = _read_json(self._hint_path(sha256))
+        try:
+            status = os.stat(self.blob_path(sha256))
+        except OSError:
+            return None
+        return hint["verified_at"] if hint is not None and self._hint_holds(sha256, status, hint) else None
+
+    def _hint_path(self, sha256: str) -> Path:
+        return self.root / "verified" / sha256[:2] / f"{sha256}.json"
+
+    def _hint_holds(self, sha256: str, status: os.stat_result, hint: dict[str, Any] | None = None) -> bool:
+        if status.st_mode & 0o022 or status.st_uid not in (os.geteuid(), 0):
+            return False
+        hint = hint if hint is not None else _read_json(self._hint_path(sha256))
+        return hint is not None and all(hint.get(key) == value for key, value in _identity(sha256, status).items())
+
+    def _write_hint(self, sha256: str, status: os.stat_result) -> None:
+        if time.time_ns() - max(status.st_mtime_ns, status.st_ctime_ns) < SETTLED_NS:
+            return
+        path = self._hint_path(sha256)
+        with contextlib.suppress(EnvironmentFault):
+            make_directory(path.parent)
+            atomic_write(path, canonical_json(_identity(sha256, status) | {"verified_at": _now()}) + b"\n")
+
+
+def _identity(sha256: str, status: os.stat_result) -> dict[str, Any]:
+    """What changes when a file does. Times and inode as text: they exceed what JSON numbers hold."""
+    return {
+        "schema": HINT_SCHEMA,
+        "schema_version": 1,
+        "sha256": sha256,
+        "device": str(status.st_dev),
+        "inode": str(status.st_ino),
+        "size": status.st_size,
+        "mtime_ns": str(status.st_mtime_ns),
+        "ctime_ns": str(status.st_ctime_ns),
+    }
+
+
+def _now() -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+
+
+def _read_json(path: Path) -> dict[str, Any] | None:
+    try:
+        with open(path, "rb") as stream:
+            data = stream.read(MAX_NOTE_BYTES)
+        document = json.loads(data)
+    except (OSError, ValueError, RecursionError):
+        return None
+    return document if isinstance(document, dict) else None
