@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -21,6 +22,12 @@ struct TextError {
   std::string what;
 };
 
+// What the stored settings of the tokenizer refuse, as the reference refuses it: a text longer than the stored length
+// when the stored stride is not below that length, or the strategy truncates only the second text.
+struct SettingsError {
+  std::string what;
+};
+
 struct Program;  // read-only view over a validated program file; shared by every thread
 
 // Validates every table (bounds of every index that the engine follows) and returns the view. The memory must outlive it.
@@ -35,7 +42,7 @@ struct EncodeOptions {
   bool add_special_tokens = false;
   bool plain = false;       // special added tokens are ordinary text (the reference's encode_special_tokens)
   bool offsets = false;     // fill Result::offsets
-  bool post_process = true; // truncation, special tokens, padding; false: the core stream only
+  bool post_process = true; // truncation, special tokens, trimmed offsets, padding; false: the core stream only
 };
 
 // Growable output owned by a context and reused: `ids` is valid until the next call on that context.
@@ -50,7 +57,7 @@ class Context {
  public:
   explicit Context(std::shared_ptr<const Program> program);
   ~Context();
-  // Valid UTF-8 only (validate_utf8 first for foreign bytes).
+  // Valid UTF-8 only (validate_utf8 first for foreign bytes). Throws SettingsError, and TextError for 4 GiB or more.
   void encode(std::string_view text, const EncodeOptions& options, Result& out);
   // Number of ids that encode() would give.
   std::size_t count(std::string_view text, const EncodeOptions& options);
@@ -60,8 +67,48 @@ class Context {
   std::unique_ptr<State> state_;
 };
 
-// Contexts of one program for any number of threads: acquire() takes an idle one or makes one.
-class ContextPool;
+// Contexts of one program for any number of threads: acquire() takes an idle one or makes one, the lease gives it back.
+// No lock: a child forked while other threads encode finds the pool usable (their contexts are lost to it, nothing else).
+class ContextPool {
+ public:
+  explicit ContextPool(std::shared_ptr<const Program> program);
+  ~ContextPool();  // no lease may be alive
+  ContextPool(const ContextPool&) = delete;
+  ContextPool& operator=(const ContextPool&) = delete;
+
+  class Lease {
+   public:
+    Lease(Lease&& other) noexcept;
+    ~Lease();
+    Context* operator->() const { return context_.get(); }
+    Context& operator*() const { return *context_; }
+
+   private:
+    friend class ContextPool;
+    Lease(ContextPool* pool, std::unique_ptr<Context> context);
+    ContextPool* pool_;
+    std::unique_ptr<Context> context_;
+  };
+  Lease acquire();
+
+ private:
+  struct Slots;
+  std::shared_ptr<const Program> program_;
+  std::unique_ptr<Slots> slots_;
+};
+
+// Stored settings that a caller needs beyond one text (padding of a batch), and sizes to report.
+struct ProgramFacts {
+  std::uint32_t n_ids, n_class, n_left, n_right, n_token, n_added, n_pair_slots;
+  std::uint32_t pad_mode, pad_fixed, pad_multiple, pad_id, pad_left;  // as CONF; pad_mode 1 is "longest of the batch"
+  bool has_normalizer, has_pre_tokenizer;
+};
+ProgramFacts program_facts(const Program& program);
+
+// Token string of an id and back, added tokens included; `std::nullopt` when there is none. The view lives with the program.
+std::optional<std::string_view> token_string(const Program& program, std::uint32_t id);
+std::optional<std::uint32_t> token_id(const Program& program, std::string_view token);
+bool is_special(const Program& program, std::uint32_t id);
 
 // First malformed byte, or `npos`. Surrogates (ED A0..BF), overlong forms and > U+10FFFF are malformed.
 std::size_t validate_utf8(std::string_view bytes);

@@ -56,7 +56,7 @@ class Conf(enum.IntEnum):
     TRUNC_ON = 12
     TRUNC_MAX = 13
     TRUNC_LEFT = 14
-    TRUNC_ERROR = 15
+    TRUNC_STRIDE = 15
     PAD_MODE = 16
     PAD_FIXED = 17
     PAD_MULTIPLE = 18
