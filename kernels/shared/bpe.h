@@ -1,0 +1,96 @@
+// Byte-pair merging of one short piece over arrays that the caller provides: lowest rank first, ties leftmost first, until
+// no merge applies. Quadratic in the piece, so for short pieces only; native/engine/bpe.cpp has the heap for long ones.
+#pragma once
+#include "hash.h"
+#include "layout.h"
+
+// Beyond this many symbols a heap is faster than scanning for the minimum, and the scan's n² begins to show.
+constexpr tt_u32 TT_SMALL_PIECE = 48;
+
+struct TtMerge {
+  tt_u32 rank, product;  // rank TT_NONE: the pair does not merge
+};
+
+TT_HD TtMerge tt_find_merge(const TtPairTable& table, tt_u32 left, tt_u32 right) {
+  tt_u32 slot = static_cast<tt_u32>(tt_hash_pair(left, right)) & table.mask;
+  for (;;) {
+    const tt_u32* s = table.slots + static_cast<tt_u64>(slot) * 4;
+    if (s[0] == left && s[1] == right) return {s[2], s[3]};
+    if (s[0] == TT_NONE) return {TT_NONE, TT_NONE};
+    slot = (slot + 1) & table.mask;
+  }
+}
+
+// True when the two symbols stand side by side in the product of some live merge: only then may a merge cross them.
+TT_HD bool tt_symbols_join(const TtJoinTable& table, tt_u32 left, tt_u32 right) {
+  tt_u32 slot = static_cast<tt_u32>(tt_hash_pair(left, right)) & table.mask;
+  for (;;) {
+    const tt_u32* s = table.slots + static_cast<tt_u64>(slot) * 2;
+    if (s[0] == left && s[1] == right) return true;
+    if (s[0] == TT_NONE) return false;
+    slot = (slot + 1) & table.mask;
+  }
+}
+
+TT_HD bool tt_bytes_join(const tt_u8* matrix, tt_u8 left, tt_u8 right) {
+  const tt_u32 bit = static_cast<tt_u32>(left) << 8 | right;
+  return matrix[bit >> 3] >> (bit & 7) & 1;
+}
+
+// Id of the whole-piece entry that reads exactly these bytes, or TT_NONE.
+TT_HD tt_u32 tt_find_piece(const TtPieceTable& table, const tt_u8* bytes, tt_u32 length) {
+  tt_u32 slot = static_cast<tt_u32>(tt_hash_bytes(bytes, length)) & table.mask;
+  for (;;) {
+    const tt_u32 id = table.slots[slot];
+    if (id == TT_NONE) return TT_NONE;
+    const tt_u32 begin = table.raw_offset[id];
+    if (table.raw_offset[id + 1] - begin == length) {
+      tt_u32 i = 0;
+      while (i < length && table.raw[begin + i] == bytes[i]) ++i;
+      if (i == length) return id;
+    }
+    slot = (slot + 1) & table.mask;
+  }
+}
+
+// Merges symbols[0..count); returns how many are left. `ends[i]` is where symbol i ends in the piece (any unit) and follows
+// the merges. `rank` and `product` are scratch of `count` elements: the merge of symbols i and i+1.
+TT_HD tt_u32 tt_merge_small(const TtPairTable& table, tt_u32* symbols, tt_u32* ends, tt_u32* rank, tt_u32* product, tt_u32 count) {
+  if (count < 2) return count;
+  for (tt_u32 i = 0; i + 1 < count; ++i) {
+    const TtMerge m = tt_find_merge(table, symbols[i], symbols[i + 1]);
+    rank[i] = m.rank;
+    product[i] = m.product;
+  }
+  for (;;) {
+    tt_u32 best = TT_NONE, at = 0;
+    for (tt_u32 i = 0; i + 1 < count; ++i) {
+      if (rank[i] < best) {
+        best = rank[i];
+        at = i;
+      }
+    }
+    if (best == TT_NONE) return count;
+    symbols[at] = product[at];
+    ends[at] = ends[at + 1];
+    --count;
+    for (tt_u32 i = at + 1; i < count; ++i) {
+      symbols[i] = symbols[i + 1];
+      ends[i] = ends[i + 1];
+    }
+    for (tt_u32 i = at; i + 1 < count; ++i) {
+      rank[i] = rank[i + 1];
+      product[i] = product[i + 1];
+    }
+    if (at > 0) {
+      const TtMerge m = tt_find_merge(table, symbols[at - 1], symbols[at]);
+      rank[at - 1] = m.rank;
+      product[at - 1] = m.product;
+    }
+    if (at + 1 < count) {
+      const TtMerge m = tt_find_merge(table, symbols[at], symbols[at + 1]);
+      rank[at] = m.rank;
+      product[at] = m.product;
+    }
+  }
+}
