@@ -1,23 +1,22 @@
 """Class contexts in which a text may always be cut: pre-tokenizing the two sides apart gives the pieces of the whole,
 whatever surrounds them. Threads, streaming, sessions and the GPU split texts there.
 
-A cut between u and v (one or two classes each side) holds when, for all surroundings,
+A cut between u and v (one or two classes each) holds when, for all surroundings,
   1. a piece starts there, dropped or not as it would be at the start of a text;
   2. everything after it comes out as if the text began at v;
   3. everything before it comes out as if the text ended after u.
-What a test needs is small, because the two automata are independent. With S(u) the left states after any text that ends
-in u, and T(v) the right states of any text that begins with v:
-  1. for every l in S(u), r in T(v): matrix[l][r] = matrix[left_start][r], not 0;
-  2. for every l in S(u): the left states after v from l and from left_start can never be told apart;
-  3. for every r in T(v): the right states of u·(what r stands for) and of u alone can never be told apart;
-and for positions inside u or v the matrix entries are compared directly. "Never told apart" is Moore equivalence
-(`equivalence.py`), so nothing is searched and the answer is exact: a context that is refused has a counterexample.
+The two automata are independent, so this splits into two inclusions of sets of states. Left states after texts that
+end in u must lie among those from which a text that begins with v goes on as from the start (1 and 2); right states of
+texts that begin with v must lie among those before which a text that ends in u comes out as before the end (3). "As"
+means that no text tells the two apart: Moore equivalence (`equivalence.py`), with the matrix compared directly at
+positions inside u and v. So nothing is searched, and the answer is exact: a refused context has a counterexample.
 
 Not here: cuts of normalization, added tokens and vocabularies, which must hold as well.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -38,10 +37,15 @@ if TYPE_CHECKING:
     from toktier.program.boundary import BoundaryTables
 
 
+# Triples are n³ bytes each and buy 10-20 % more cuts: beyond this they are left out.
+MAX_TRIPLE_CLASSES = 64
+
+
 @dataclass(frozen=True)
 class Cuts:
-    """One byte a context, 1 where it is a cut. With n classes: `pair[a*n + b]` for (a|b), `left_triple[(a*n + b)*n + c]`
-    for (ab|c), `right_triple[...]` for (a|bc). A triple that holds a pair cut at its bar is a cut too.
+    """One byte a context, 1 where it is a cut. With n classes: `pair[a*n + b]` for (a|b),
+    `left_triple[(a*n + b)*n + c]` for (ab|c), `right_triple[(a*n + b)*n + c]` for (a|bc). A triple
+    that holds a pair cut at its bar is a cut too. Both triples are empty over more than 64 classes.
     """
 
     pair: bytes
@@ -50,103 +54,83 @@ class Cuts:
 
 
 def static_cuts(tables: BoundaryTables) -> Cuts:
-    """Every pair and triple cut of the boundary tables. O(n³ + n² · states) set operations on machine words."""
-    return _CutFinder(tables).find()
+    """Every pair and triple cut of the boundary tables: n³ tests of bit masks for n classes."""
+    sides = _Sides(tables)
+    singles = [(c,) for c in range(tables.n_class)]
+    if tables.n_class > MAX_TRIPLE_CLASSES:
+        pair = _cuts([sides.before(u) for u in singles], [sides.after(v) for v in singles])
+        return Cuts(pair, b"", b"")
+    doubles = list(itertools.product(range(tables.n_class), repeat=2))
+    before_one, before_two = [sides.before(u) for u in singles], [sides.before(u) for u in doubles]
+    after_one, after_two = [sides.after(v) for v in singles], [sides.after(v) for v in doubles]
+    return Cuts(
+        pair=_cuts(before_one, after_one),
+        left_triple=_cuts(before_two, after_one),
+        right_triple=_cuts(before_one, after_two),
+    )
 
 
-class _CutFinder:
-    """Sets of left and of right states are bit masks. Right states are replaced by their blocks where only equivalence
-    counts.
-    """
+# Bit masks of one side of the bar: the left (right) states that are possible there, and the right (left) states on the
+# other side with which this side comes out as it does alone.
+_Side = tuple[int, int]
 
+
+def _cuts(befores: list[_Side], afters: list[_Side]) -> bytes:
+    return bytes(
+        [lefts & ~starting == 0 and rights & ~ending == 0 for lefts, ending in befores for rights, starting in afters]
+    )
+
+
+class _Sides:
     def __init__(self, tables: BoundaryTables) -> None:
-        self.n = n = tables.n_class
         self.start, self.end = tables.left_start, tables.right_end
         self.lefts, self.rights, self.matrix = left_rows(tables), right_rows(tables), matrix_rows(tables)
         self.left_block, self.right_block = left_blocks(tables), right_blocks(tables)
         self.reachable_left, self.reachable_right = sorted(left_access(tables)), sorted(right_access(tables))
-        self.after = [{self.lefts[s][c] for s in self.reachable_left} for c in range(n)]  # S(c)
-        self.behind = [{self.rights[s][c] for s in self.reachable_right} for c in range(n)]  # T(c)
-        self.behind_mask = [_mask(states) for states in self.behind]
-        self.after_mask = [_mask(states) for states in self.after]
-        # Right states at which left state l gives what the start of text gives: bit r.
-        self.as_start = [
-            _mask(r for r in range(tables.n_right) if row[r] == self.matrix[self.start][r] != 0) for row in self.matrix
-        ]
-        # Left states at which right states r and s give the same value: bit l.
-        columns = list(zip(*self.matrix, strict=True))
-        self.agree = [
-            [_mask(s for s, (x, y) in enumerate(zip(a, b, strict=True)) if x == y) for b in columns] for a in columns
-        ]
 
-    def find(self) -> Cuts:
-        n = self.n
-        # Condition 3 by last class u before the cut and right state r behind it; the rest by left state and class after.
-        keeps_left = [
-            [self.right_block[self.rights[r][u]] == self.right_block[self.rights[self.end][u]] for u in range(n)]
-            for r in range(len(self.rights))
-        ]
-        ends_as_alone = [_mask(u for u in range(n) if all(keeps_left[r][u] for r in self.behind[v])) for v in range(n)]
-        starts_as_alone = [self._starts_as_alone(v) for v in range(n)]
-        pair, left_triple, right_triple = bytearray(n * n), bytearray(n**3), bytearray(n**3)
-        for v in range(n):
-            before_pair = self._ends_as_alone_before(v)
-            for b in range(n):
-                pair[b * n + v] = self.after_mask[b] & ~starts_as_alone[v] == 0 and ends_as_alone[v] >> b & 1
-                for a in range(n):
-                    after = _mask(self.lefts[s][b] for s in self.after[a])
-                    left_triple[(a * n + b) * n + v] = after & ~starts_as_alone[v] == 0 and before_pair[b] >> a & 1
-        for b in range(n):
-            for c in range(n):
-                starts = self._starts_as_alone_pair(b, c)
-                behind = {self.rights[r][b] for r in self.behind[c]}
-                ends = _mask(u for u in range(n) if all(keeps_left[r][u] for r in behind))
-                for a in range(n):
-                    right_triple[(a * n + b) * n + c] = self.after_mask[a] & ~starts == 0 and ends >> a & 1
-        return Cuts(bytes(pair), bytes(left_triple), bytes(right_triple))
+    def before(self, u: tuple[int, ...]) -> _Side:
+        """Left states after texts that end in u; right states r such that a text that ends in u and has r behind it
+        comes out as if nothing were behind it.
+        """
+        lefts = set(self.reachable_left)
+        history = []  # left states possible before each class of u
+        for c in u:
+            history.append(lefts)
+            lefts = {self.lefts[s][c] for s in lefts}
+        ending = []
+        for r in self.reachable_right:
+            behind, alone = r, self.end
+            for k in range(len(u) - 1, -1, -1):
+                behind, alone = self.rights[behind][u[k]], self.rights[alone][u[k]]
+                if k and any(self.matrix[s][behind] != self.matrix[s][alone] for s in history[k]):
+                    break
+            else:
+                if self.right_block[behind] == self.right_block[alone]:
+                    ending.append(r)
+        return _mask(lefts), _mask(ending)
 
-    def _starts_as_alone(self, v: int) -> int:
-        """Left states before (|v) from which a text that begins with v goes on as from the start of text: bit l."""
-        block = self.left_block[self.lefts[self.start][v]]
-        return _mask(
-            s
-            for s in self.reachable_left
-            if self.behind_mask[v] & ~self.as_start[s] == 0 and self.left_block[self.lefts[s][v]] == block
-        )
-
-    def _starts_as_alone_pair(self, b: int, c: int) -> int:
-        """The same for texts that begin with bc."""
-        behind = _mask(self.rights[r][b] for r in self.behind[c])
-        inner = self.lefts[self.start][b]
-        block = self.left_block[self.lefts[inner][c]]
-        return _mask(
-            s
-            for s in self.reachable_left
-            if behind & ~self.as_start[s] == 0
-            and all(self.matrix[self.lefts[s][b]][r] == self.matrix[inner][r] for r in self.behind[c])
-            and self.left_block[self.lefts[self.lefts[s][b]][c]] == block
-        )
-
-    def _ends_as_alone_before(self, v: int) -> list[int]:
-        """For each b: the classes a for which everything before (ab|v) comes out as if the text ended after b."""
-        result = []
-        for b in range(self.n):
-            alone = self.rights[self.end][b]
-            whole = {self.rights[r][b] for r in self.behind[v]}
-            agreeing = -1
-            for r in whole:
-                agreeing &= self.agree[r][alone]
-            result.append(
-                _mask(
-                    a
-                    for a in range(self.n)
-                    if self.after_mask[a] & ~agreeing == 0
-                    and all(
-                        self.right_block[self.rights[r][a]] == self.right_block[self.rights[alone][a]] for r in whole
-                    )
-                )
-            )
-        return result
+    def after(self, v: tuple[int, ...]) -> _Side:
+        """Right states of texts that begin with v; left states s such that a text that begins with v has a piece start
+        where it meets s, and comes out as at the start of a text.
+        """
+        rights = set(self.reachable_right)
+        future = []  # right states possible from each class of v on, last class first
+        for c in reversed(v):
+            rights = {self.rights[r][c] for r in rights}
+            future.append(rights)
+        starting = []
+        for s in self.reachable_left:
+            before, alone = s, self.start
+            if any(self.matrix[s][r] == 0 for r in rights):
+                continue
+            for c, behind in zip(v, reversed(future), strict=True):
+                if any(self.matrix[before][r] != self.matrix[alone][r] for r in behind):
+                    break
+                before, alone = self.lefts[before][c], self.lefts[alone][c]
+            else:
+                if self.left_block[before] == self.left_block[alone]:
+                    starting.append(s)
+        return _mask(rights), _mask(starting)
 
 
 def _mask(numbers: Iterable[int]) -> int:
@@ -184,8 +168,8 @@ def renewal_fault(tables: BoundaryTables) -> tuple[bytes, bytes] | None:
         if matrix[whole][r] != matrix[alone][r]:
             return u, v + behind[r]
         for c, rest in before[r]:
-            target = (lefts[whole][c], lefts[alone][c], rest)
-            if rest in before and target not in texts and target[0] != target[1]:
-                texts[target] = (u, v + bytes((c,)))
-                queue.append(target)
+            further = (lefts[whole][c], lefts[alone][c], rest)
+            if rest in before and further not in texts and further[0] != further[1]:
+                texts[further] = (u, v + bytes((c,)))
+                queue.append(further)
     return None

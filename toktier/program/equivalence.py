@@ -1,6 +1,6 @@
 """When two states, or two whole boundary machines, can never be told apart by any text.
 
-Cuts (`cuts.py`), the one-pass form (`token_automaton.py`) and the coverage suites (`coverage.py`) all rest on it. The two
+Cuts (`cuts.py`), the one-pass form (`token_automaton.py`) and the coverage suites (`coverage.py`) rest on it. The two
 automata of boundary tables are independent: after a left state any text may follow, before a right state any text may
 stand. So equivalence of states is Moore equivalence of each automaton alone, its output the row or column of the
 matrix, and no search over pairs of runs is needed. Not here: making tables minimal (`compile_boundaries` does).
@@ -37,7 +37,7 @@ def matrix_rows(tables: BoundaryTables) -> list[bytes]:
 
 
 def left_access(tables: BoundaryTables) -> dict[int, bytes]:
-    """Reachable left states, each with its shortest (then least) text before it, in the order in which they are found."""
+    """Reachable left states, each with its shortest (then least) text before it, in the order they are found."""
     rows = left_rows(tables)
     access, queue = {tables.left_start: b""}, deque([tables.left_start])
     while queue:
@@ -50,7 +50,7 @@ def left_access(tables: BoundaryTables) -> dict[int, bytes]:
 
 
 def right_access(tables: BoundaryTables) -> dict[int, bytes]:
-    """Reachable right states, each with its shortest text after it, in the order in which they are found."""
+    """Reachable right states, each with its shortest text behind it, in the order they are found."""
     rows = right_rows(tables)
     access, queue = {tables.right_end: b""}, deque([tables.right_end])
     while queue:
@@ -63,8 +63,8 @@ def right_access(tables: BoundaryTables) -> dict[int, bytes]:
 
 
 def nonempty_access(access: dict[int, bytes], rows: Sequence[bytes], *, backwards: bool) -> dict[int, bytes]:
-    """`access` with the empty string of the start replaced by the shortest text that comes back to it; without the start
-    where no text does. What the matrix says of the empty text before (or behind) is a convention that nobody can observe.
+    """`access` with the empty text of the start replaced by the shortest that comes back to it; without the start where
+    none does. What the matrix says of the empty text before (or behind) is a convention that nobody can observe.
     """
     start = next(state for state, text in access.items() if not text)
     result = {state: text for state, text in access.items() if text}
@@ -143,7 +143,7 @@ def first_difference(a: BoundaryTables, b: BoundaryTables) -> tuple[bytes, bytes
 def _joint_access(
     a: Sequence[bytes], b: Sequence[bytes], start: tuple[int, int], *, backwards: bool
 ) -> list[tuple[tuple[int, int], bytes]]:
-    """Pairs of states that one text reaches in both automata, with a shortest text; the start also by a non-empty one."""
+    """Pairs of states that one text reaches in both automata, with that text; the start also by a non-empty one."""
     access: dict[tuple[int, int], bytes] = {start: b""}
     queue, back = deque([start]), None
     while queue:

@@ -1,5 +1,5 @@
-"""The one-pass form of boundary tables: reads a text forwards once and says of each position whether a piece starts there,
-as soon as every continuation agrees. The byte code of its actions stands in docs/program-format.md.
+"""The one-pass form of boundary tables: reads a text forwards once and says of each position whether a piece starts
+there, as soon as every continuation agrees. The byte code of its actions stands in docs/program-format.md.
 
 While a position waits for what follows, its outcome is a function of the right state of the rest. A state is the left
 state and those functions, oldest first; reading class c turns a function f into f∘right(c, ·), and a function that is
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from toktier.program.boundary import BoundaryTables
 
 MAX_PENDING = 3
-MAX_STATES = 4096  # before minimization; real ones have under a hundred
+MAX_TRANSITIONS = 1 << 16  # states × classes before minimization; real ones have under 2,000
 
 NOT_YET = 3  # action on the new position: it becomes the youngest pending one
 _PENDING_CODE = {0: 2, 1: 1, 2: 3}  # outcome of a pending position → its action; 0 stays
@@ -48,7 +48,7 @@ _State = tuple[int, tuple[bytes, ...]]
 
 def build_token_automaton(tables: BoundaryTables) -> TokenAutomaton | None:
     """The minimal one-pass automaton, or None where more than three positions would be pending at once (or more than
-    4,096 states arise): the tables are then run in two passes.
+    65,536 transitions arise): the tables are then run in two passes.
     """
     n_class, n_right = tables.n_class, tables.n_right
     lefts, rights = left_rows(tables), right_rows(tables)
@@ -68,7 +68,8 @@ def build_token_automaton(tables: BoundaryTables) -> TokenAutomaton | None:
     def step(state: _State, c: int) -> tuple[_State, int]:
         left, functions = state
         own = compose(outcome_rows[left], c)
-        action, kept = 0, []
+        action = 0
+        kept: list[bytes] = []
         for k, function in enumerate(functions):
             composed = compose(function, c)
             value = constant(composed)
@@ -93,7 +94,7 @@ def build_token_automaton(tables: BoundaryTables) -> TokenAutomaton | None:
         for c in range(n_class):
             target, action = step(state, c)
             if target not in index:
-                if len(target[1]) > MAX_PENDING or len(index) == MAX_STATES:
+                if len(target[1]) > MAX_PENDING or (len(index) + 1) * n_class > MAX_TRANSITIONS:
                     return None
                 index[target] = len(index)
                 queue.append(target)
