@@ -1,0 +1,44 @@
+"""Case-insensitive characters: which code points a literal matches, and which literals must be refused.
+
+Oniguruma also folds one character to several (`(?i:ss)` matches U+00DF, `(?i:\\u00df)` matches "ss"). The compiler has no
+such matches, so it refuses every literal that could take part in one; contractions ('s 't 're 've 'm 'll 'd) cannot.
+Not here: the fold tables (`toktier.program.unicode`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from toktier.program import unicode
+from toktier.program.boundary_limits import Unsupported
+
+MAX_FOLDED_SPAN = 512  # code points of one range in a case-insensitive set
+
+
+def partners(written: Iterable[int]) -> tuple[int, ...]:
+    """All code points that one of `written` matches, ascending. Raises Unsupported for a character that also matches
+    several characters."""
+    several = {c for singles in unicode.multi_character_folds().values() for c in singles}
+    found: set[int] = set()
+    for code_point in written:
+        matched = {code_point, *unicode.fold_partners(code_point)}
+        if matched & several:
+            raise Unsupported("multi-character case fold", f"U+{code_point:04X} also matches several characters")
+        found |= matched
+    return tuple(sorted(found))
+
+
+def check_adjacent(pairs: Iterable[tuple[int, int]]) -> None:
+    """Raises Unsupported when two case-insensitive characters that may follow each other begin, end or lie inside a
+    text that one character matches as well."""
+    folding = {(a, b) for text in unicode.multi_character_folds() for a, b in zip(text, text[1:], strict=False)}
+    if not folding:
+        return
+    for first, second in pairs:
+        for a in {first, *unicode.fold_partners(first)}:
+            for b in {second, *unicode.fold_partners(second)}:
+                if (chr(a), chr(b)) in folding:
+                    raise Unsupported(
+                        "multi-character case fold",
+                        f"{chr(first) + chr(second)!r} without regard to case also matches a single character",
+                    )
