@@ -36,11 +36,10 @@ SETTLED_NS = 100_000_000
 
 @dataclass(frozen=True, slots=True)
 class BlobState:
-    """One look at a blob. `status` is ok, missing or damaged; `hashed` is False where a hint was trusted."""
+    """One look at a blob. `status` is ok, missing or damaged; `sha256` is set where the content is known."""
 
     status: str
     path: Path
-    hashed: bool = False
     size: int | None = None
     sha256: str | None = None
 
@@ -67,14 +66,22 @@ class ArtifactCache:
         """Whether the blob is there and right. With `trust_hint`, a file that only its owner can write and that did
         not change since it was last hashed is not hashed again."""
         path = self.blob_path(file.sha256)
+        if trust_hint:
+            with contextlib.suppress(OSError):
+                status = os.stat(path)
+                if status.st_size == file.size and self._hint_holds(file.sha256, status):
+                    return BlobState("ok", path, size=status.st_size, sha256=file.sha256)
+        return self._hashed(file, path, write_hint=True)
+
+    def inspect(self, file: PinnedFile) -> BlobState:
+        """As `state`, always hashed, and nothing written."""
+        return self._hashed(file, self.blob_path(file.sha256), write_hint=False)
+
+    def _hashed(self, file: PinnedFile, path: Path, *, write_hint: bool) -> BlobState:
         try:
             status = os.stat(path)
-            if not stat.S_ISREG(status.st_mode):
-                return BlobState("damaged", path, size=0)
-            if status.st_size != file.size:
+            if not stat.S_ISREG(status.st_mode) or status.st_size != file.size:
                 return BlobState("damaged", path, size=status.st_size)
-            if trust_hint and self._hint_holds(file.sha256, status):
-                return BlobState("ok", path, size=status.st_size, sha256=file.sha256)
             digest, status = hash_file(path)
         except (FileNotFoundError, NotADirectoryError):
             return BlobState("missing", path)
@@ -85,9 +92,10 @@ class ArtifactCache:
                 remedy="make the file readable for this user, or point TOKTIER_HOME at a cache that is",
             ) from None
         if digest != file.sha256 or status.st_size != file.size:
-            return BlobState("damaged", path, hashed=True, size=status.st_size, sha256=digest)
-        self._write_hint(file.sha256, status)
-        return BlobState("ok", path, hashed=True, size=status.st_size, sha256=digest)
+            return BlobState("damaged", path, size=status.st_size, sha256=digest)
+        if write_hint:
+            self._write_hint(file.sha256, status)
+        return BlobState("ok", path, size=status.st_size, sha256=digest)
 
     def damage(self, file: PinnedFile, state: BlobState) -> ToktierError:
         """The error for a blob that is not what its name says."""
@@ -124,7 +132,8 @@ class ArtifactCache:
         digest = hashlib.sha256(data).hexdigest()
         if digest != file.sha256 or len(data) != file.size:
             raise ArtifactHashMismatch(
-                f"{file.family}'s {file.name} must have the SHA-256 {file.sha256}, these {len(data)} bytes have {digest}",
+                f"{file.family}'s {file.name} must have the SHA-256 {file.sha256}; "
+                f"these {len(data)} bytes have {digest}",
                 details={"expected_sha256": file.sha256, "observed_sha256": digest, "size": len(data)},
             )
         path = self.blob_path(file.sha256)

@@ -38,12 +38,13 @@ class Candidate:
     """A file that may be an artifact. `size` is None where only decompression would tell.
 
     `read(limit)` gives all its bytes, or None when they are more than `limit`; it is to be called before the next
-    candidate is asked for, if at all.
+    candidate is asked for, if at all. `path` is set for a plain file, which can be used where it lies.
     """
 
     where: str
     size: int | None
     read: Callable[[int], bytes | None]
+    path: Path | None = None
 
 
 def candidates(path: Path) -> Iterator[Candidate]:
@@ -112,7 +113,9 @@ def _directory(root: Path) -> Iterator[Candidate]:
                 continue
 
 
-def _candidate(path: Path, where: str, size: int | None, read: Callable[[int], bytes | None]) -> Candidate:
+def _candidate(
+    path: Path, where: str, size: int | None, read: Callable[[int], bytes | None], own: Path | None = None
+) -> Candidate:
     def guarded(limit: int) -> bytes | None:
         with _faults_of(path):
             data = read(limit)
@@ -120,7 +123,7 @@ def _candidate(path: Path, where: str, size: int | None, read: Callable[[int], b
                 raise EOFError(f"{where} ends after {len(data)} of {size} bytes")
             return data
 
-    return Candidate(where, size, guarded)
+    return Candidate(where, size, guarded, own)
 
 
 def _plain(path: Path) -> Candidate:
@@ -128,7 +131,7 @@ def _plain(path: Path) -> Candidate:
         with open(path, "rb") as stream:
             return bounded_read(stream, limit)
 
-    return _candidate(path, str(path), path.stat().st_size, read)
+    return _candidate(path, str(path), path.stat().st_size, read, path)
 
 
 def _file(path: Path) -> Iterator[Candidate]:

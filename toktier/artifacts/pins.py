@@ -6,6 +6,7 @@ never believed. Not here: where the bytes lie (`cache`) or come from (`recognise
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ from typing import Any
 
 from toktier import resources
 from toktier.canonical import TAG_PINS, document_digest
-from toktier.errors import RegistryInvalid, UnknownFamily
+from toktier.errors import ArtifactDamaged, RegistryInvalid, UnknownFamily
 
 SCHEMA = "toktier.artifact_pins"
 SCHEMA_VERSION = 1
@@ -174,6 +175,27 @@ def _family(name: str, entry: Mapping[str, Any]) -> Family:
             Publication(p["kind"], p["package"], p["version"], p["path"]) for p in entry.get("also_published_in", ())
         ),
     )
+
+
+def shipped_file(family: Family) -> Path:
+    """Path of a shipped family's tokenizer.json, hashed. ArtifactDamaged when the installation is."""
+    path = family.shipped_path
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise ArtifactDamaged(
+            f"{path}, which comes with toktier, cannot be read: {error.strerror}",
+            details={"path": str(path)},
+            remedy="install toktier again",
+        ) from None
+    digest = hashlib.sha256(data).hexdigest()
+    if digest != family.tokenizer.sha256:
+        raise ArtifactDamaged(
+            f"{path} ({len(data)} bytes), which comes with toktier, is damaged: its SHA-256 is {digest}",
+            details={"path": str(path), "expected_sha256": family.tokenizer.sha256, "observed_sha256": digest},
+            remedy="install toktier again",
+        )
+    return path
 
 
 @cache

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from toktier.artifacts.containers import Candidate
 from toktier.artifacts.pins import PinnedFile, Pins
@@ -19,11 +20,13 @@ TELLING_SIZE = 100_000
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """Bytes that equal a pin. `files` are all pins with this content, `where` is for people."""
+    """Bytes that equal a pin. `files` are all pins with this content, `where` is for people, `path` is set where the
+    bytes lie in a file of their own."""
 
     files: tuple[PinnedFile, ...]
     data: bytes
     where: str
+    path: Path | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,4 +68,4 @@ def recognise(
             if len(data) >= TELLING_SIZE:
                 tally.near_misses.append(NearMiss(candidate.where, len(data), digest, pins.of_size(len(data))))
         elif wanted is None or digest in wanted:
-            yield Found(files, data, candidate.where)
+            yield Found(files, data, candidate.where, candidate.path)

@@ -1,0 +1,127 @@
+"""Takes pinned files out of what the user has at hand into the cache, and says what a file is that is not pinned.
+
+Everything in a path that equals a pin is stored; the rest is passed over. Nothing is believed but digests. Not here:
+unpinned content, which has no place in the cache: it is used where it lies.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from toktier.artifacts.cache import ArtifactCache
+from toktier.artifacts.containers import candidates
+from toktier.artifacts.pins import PinnedFile, Pins, shipped_pins
+from toktier.artifacts.recognise import TELLING_SIZE, NearMiss, Tally, recognise
+from toktier.config import Settings
+from toktier.errors import (
+    ArtifactDamaged,
+    ArtifactHashMismatch,
+    ArtifactNotFound,
+    ProgramUnsupported,
+    ToktierError,
+    UncertifiedTokenizer,
+)
+
+MAX_TOKENIZER_BYTES = 256 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Imported:
+    """One pinned file that was found. `outcome`: stored, replaced (a damaged blob) or cached (it was there)."""
+
+    file: PinnedFile
+    outcome: str
+    where: str
+
+
+@dataclass(slots=True)
+class ImportReport:
+    """What one path gave. `looked_at` counts the files in it."""
+
+    path: Path
+    imported: list[Imported] = field(default_factory=list)
+    looked_at: int = 0
+
+
+def import_path(path: Path, settings: Settings, *, pins: Pins | None = None) -> ImportReport:
+    """Stores every pinned file in `path`: a directory, wheel, sdist, npm tarball or bare file.
+
+    Raises BundleInvalid for a damaged container, ArtifactDamaged, ArtifactHashMismatch, NotATokenizer or
+    UncertifiedTokenizer for a file that is none of the pins, ArtifactNotFound for a path that holds none.
+    """
+    pins = pins or shipped_pins()
+    cache = ArtifactCache(settings.require_cache())
+    tally = Tally()
+    report = ImportReport(path)
+    for found in recognise(candidates(path), pins, tally=tally):
+        for file in found.files:
+            if pins.families[file.family].shipped:
+                report.imported.append(Imported(file, "shipped", found.where))
+                continue
+            damaged = cache.state(file).status == "damaged"
+            stored = cache.store(file, found.data)
+            report.imported.append(
+                Imported(file, "replaced" if damaged else "stored" if stored else "cached", found.where)
+            )
+    report.looked_at = tally.looked_at
+    if not report.imported:
+        raise _nothing(path, pins, tally)
+    for family in {i.file.family for i in report.imported}:
+        files = {i.file.name: i.file.sha256 for i in report.imported if i.file.family == family}
+        cache.note(family, files, f"import: {path.name}")
+    return report
+
+
+def _nothing(path: Path, pins: Pins, tally: Tally) -> ToktierError:
+    if tally.near_misses:
+        return near_miss_error(tally.near_misses[0])
+    if path.is_file() and tally.looked_at == 1:
+        return unpinned_error(path, pins)
+    return ArtifactNotFound(
+        f"{path} holds no pinned file ({tally.looked_at} looked at)",
+        details={"path": str(path), "looked_at": tally.looked_at},
+        remedy="toktier artifacts list --available",
+    )
+
+
+def near_miss_error(miss: NearMiss) -> ArtifactHashMismatch:
+    """A file of a pinned size with other content."""
+    names = ", ".join(f"{f.family}'s {f.name}" for f in miss.files)
+    return ArtifactHashMismatch(
+        f"{miss.where} ({miss.size} bytes) has the size of {names} and other content: its SHA-256 is {miss.sha256}",
+        details={
+            "path": miss.where,
+            "size": miss.size,
+            "observed_sha256": miss.sha256,
+            "expected": [{"family": f.family, "file": f.name, "sha256": f.sha256} for f in miss.files],
+        },
+        remedy="copy or download the file again",
+    )
+
+
+def unpinned_error(path: Path, pins: Pins) -> ToktierError:
+    """What a bare file is that equals no pin: damaged, no tokenizer, or a tokenizer that is not pinned."""
+    size = path.stat().st_size
+    if size == 0:
+        return ArtifactDamaged(
+            f"{path} is empty (0 bytes), as a full disk or a cut download leaves it",
+            details={"path": str(path), "size": 0},
+            remedy="copy or download the file again",
+        )
+    # Here, not above: the compiler's reader is heavy, and a path that holds a pin never needs it.
+    from toktier.program.tokenizer_json import read_tokenizer
+
+    if size <= MAX_TOKENIZER_BYTES:
+        try:
+            read_tokenizer(path.read_bytes(), str(path))
+        except ProgramUnsupported:
+            pass
+        except ToktierError as error:
+            return error
+    near = [f.family for f in pins.of_size(size)] if size >= TELLING_SIZE else []
+    return UncertifiedTokenizer(
+        f"{path} ({size} bytes) equals no pinned file",
+        details={"path": str(path), "size": size, "same_size_as": near},
+        remedy=f"use it where it lies: toktier encode --file {path}",
+    )

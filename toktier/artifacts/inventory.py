@@ -1,0 +1,123 @@
+"""What the cache holds, whether it is right, and taking it out again. Looking writes nothing."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from toktier.artifacts.cache import ArtifactCache, BlobState
+from toktier.artifacts.pins import TOKENIZER_FILE, Family, PinnedFile, Pins, shipped_file
+from toktier.errors import ToktierError
+
+
+@dataclass(frozen=True, slots=True)
+class FileState:
+    """One pinned file of a family. `status`: ok, missing, damaged (`error` says how), or present (not hashed)."""
+
+    file: PinnedFile
+    status: str
+    path: Path | None = None
+    error: ToktierError | None = None
+
+
+@dataclass(slots=True)
+class FamilyState:
+    """A family as the cache has it. Loadable: its tokenizer.json is there and, if hashed, right."""
+
+    family: Family
+    files: list[FileState] = field(default_factory=list)
+    verified_at: str | None = None
+    source: str | None = None
+
+    @property
+    def loadable(self) -> bool:
+        return any(s.file.name == TOKENIZER_FILE and s.status in ("ok", "present") for s in self.files)
+
+    @property
+    def complete(self) -> bool:
+        return all(s.status in ("ok", "present") for s in self.files)
+
+    @property
+    def damaged(self) -> list[FileState]:
+        return [s for s in self.files if s.status == "damaged"]
+
+    @property
+    def size(self) -> int:
+        """Bytes of the files that are there."""
+        return sum(s.file.size for s in self.files if s.status in ("ok", "present"))
+
+
+def survey(family: Family, cache: ArtifactCache | None, *, deep: bool) -> FamilyState:
+    """The state of one family; `deep` hashes every file, else sizes are compared."""
+    state = FamilyState(family)
+    if family.shipped:
+        state.files.append(_shipped(family, deep))
+        state.source = "shipped"
+        return state
+    for file in family.files.values():
+        state.files.append(_file(file, cache, deep))
+    if cache is not None:
+        note = cache.read_note(family.name)
+        state.source = str(note["source"])[:300] if note is not None and "source" in note else None
+        state.verified_at = cache.verified_at(family.tokenizer.sha256)
+    return state
+
+
+def _shipped(family: Family, deep: bool) -> FileState:
+    if not deep:
+        return FileState(family.tokenizer, "present", family.shipped_path)
+    try:
+        return FileState(family.tokenizer, "ok", shipped_file(family))
+    except ToktierError as error:
+        return FileState(family.tokenizer, "damaged", family.shipped_path, error)
+
+
+def _file(file: PinnedFile, cache: ArtifactCache | None, deep: bool) -> FileState:
+    if cache is None:
+        return FileState(file, "missing")
+    state = cache.inspect(file) if deep else _by_size(file, cache)
+    error = cache.damage(file, state) if state.status == "damaged" else None
+    return FileState(file, state.status, None if state.status == "missing" else state.path, error)
+
+
+def _by_size(file: PinnedFile, cache: ArtifactCache) -> BlobState:
+    path = cache.blob_path(file.sha256)
+    try:
+        size = path.stat().st_size
+    except OSError:
+        return BlobState("missing", path)
+    return BlobState("present" if size == file.size else "damaged", path, size=size)
+
+
+def cached_families(pins: Pins, cache: ArtifactCache | None, *, deep: bool = False) -> list[FamilyState]:
+    """Every family of which the cache has some file, in name order; shipped families are not in the cache."""
+    states = (survey(f, cache, deep=deep) for _, f in sorted(pins.families.items()) if not f.shipped)
+    return [s for s in states if any(f.status != "missing" for f in s.files)]
+
+
+def extra_blobs(pins: Pins, cache: ArtifactCache) -> list[Path]:
+    """Files among the blobs that no pin names, sorted."""
+    root = cache.root / "blobs"
+    found = []
+    with contextlib.suppress(OSError):
+        for directory, _, names in os.walk(root):
+            found += [Path(directory, n) for n in names if not pins.of_digest(n) and not n.startswith(".tmp-")]
+    return sorted(found)
+
+
+def remove_family(family: Family, pins: Pins, cache: ArtifactCache) -> tuple[int, list[str]]:
+    """Takes a family's files out of the cache. Gives the bytes freed and the names of the other families that lost
+    nothing because they hold the same content and keep it."""
+    freed = 0
+    shared: set[str] = set()
+    for file in family.files.values():
+        others = {f.family for f in pins.of_digest(file.sha256)} - {family.name}
+        keepers = {name for name in others if cache.read_note(name) is not None}
+        if keepers:
+            shared |= keepers
+        else:
+            freed += cache.remove(file)
+    cache.remove_note(family.name)
+    return freed, sorted(shared)

@@ -1,0 +1,85 @@
+"""From a family's name to a verified tokenizer.json on this host: what loading needs.
+
+The cache, then what lies on this host anyway, then the network unless offline. A blob in the cache that is damaged ends
+the search: nothing else is handed out in its place until someone fetches it again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from toktier.artifacts import local_sources
+from toktier.artifacts.cache import ArtifactCache
+from toktier.artifacts.fetch import Notify, fetch, not_found, origin
+from toktier.artifacts.pins import Family, Pins, shipped_file, shipped_pins
+from toktier.artifacts.recognise import Found
+from toktier.config import Settings
+from toktier.errors import ArtifactNotFound, ConfigInvalid, EnvironmentFault
+
+
+@dataclass(frozen=True, slots=True)
+class Artifact:
+    """A tokenizer.json whose bytes were checked against the pin. `source` is cache, shipped, or where it was found."""
+
+    family: Family
+    path: Path
+    sha256: str
+    size: int
+    source: str
+
+
+def obtain(name: str, settings: Settings, *, pins: Pins | None = None, notify: Notify | None = None) -> Artifact:
+    """The tokenizer.json of a family, verified. Raises UnknownFamily, ArtifactHashMismatch or ArtifactDamaged for a bad
+    blob, ArtifactNotFound offline, SourceUnreachable when no source has it."""
+    pins = pins or shipped_pins()
+    family = pins.family(name)
+    if family.shipped:
+        return Artifact(family, shipped_file(family), family.tokenizer.sha256, family.tokenizer.size, "shipped")
+    artifact = _cached(family, settings) or _on_this_host(family, settings, pins)
+    if artifact is not None:
+        return artifact
+    report = fetch(name, settings, pins=pins, notify=notify)
+    if not report.loadable:
+        raise not_found(family, settings, report)
+    artifact = _cached(family, settings)
+    if artifact is None:
+        raise ArtifactNotFound(
+            f"{name} left the cache while it was being loaded", details={"family": name}, remedy="load it again"
+        )
+    return artifact
+
+
+def _cached(family: Family, settings: Settings) -> Artifact | None:
+    if settings.cache_dir is None:
+        return None
+    cache = ArtifactCache(settings.cache_dir)
+    pin = family.tokenizer
+    state = cache.state(pin)
+    if state.status == "damaged":
+        raise cache.damage(pin, state)
+    return Artifact(family, state.path, pin.sha256, pin.size, "cache") if state.status == "ok" else None
+
+
+def _on_this_host(family: Family, settings: Settings, pins: Pins) -> Artifact | None:
+    wanted = {family.tokenizer.sha256}
+    for found in local_sources.installed_packages(pins, wanted):
+        return _kept(family, settings, found, "installed")
+    for found in local_sources.hub_cache(family, pins, wanted):
+        return _kept(family, settings, found, "hub-cache")
+    return None
+
+
+def _kept(family: Family, settings: Settings, found: Found, source: str) -> Artifact:
+    """A copy in the cache, so that the next look-up is short; the file itself where there is no cache to write to."""
+    pin = family.tokenizer
+    where = origin(source, family, found)
+    try:
+        cache = ArtifactCache(settings.require_cache())
+        cache.store(pin, found.data)
+    except (ConfigInvalid, EnvironmentFault):
+        if found.path is None:
+            raise
+        return Artifact(family, found.path, pin.sha256, pin.size, where)
+    cache.note(family.name, {pin.name: pin.sha256}, where)
+    return Artifact(family, cache.blob_path(pin.sha256), pin.sha256, pin.size, where)
