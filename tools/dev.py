@@ -132,19 +132,8 @@ def test_sanitized() -> None:
         "ASAN_OPTIONS": "detect_leaks=0:abort_on_error=1:allocator_may_return_null=1",
         "UBSAN_OPTIONS": "print_stacktrace=1:halt_on_error=1",
     }
-    call(
-        PYTHON,
-        "-S",
-        "-P",
-        "-m",
-        "pytest",
-        "-q",
-        "-m",
-        "not full and not unsanitized",
-        "tests/native",
-        *arguments,
-        env=env,
-    )
+    pytest = ("-S", "-P", "-m", "pytest", "-q", "-m", "not full and not unsanitized", "tests/native")
+    call(PYTHON, *pytest, env=env)
     cmake = VENV / "bin" / "cmake"
     tree = BUILD / "fuzz"
     call(cmake, "-S", ROOT, "-B", tree, "-G", "Ninja", "-DTOKTIER_SANITIZE=ON", "-DTOKTIER_PYTHON=OFF",
