@@ -1,0 +1,139 @@
+"""Added tokens: their fields, the ids that the reference gives them, and what it leaves undefined.
+
+The `id` in the file is not what counts (docs/reference-semantics.md, "Ids of added tokens"). Two tokens that are equal
+once normalized, or one of which nothing is left, have no defined result in the reference: it picks one at random, or
+exhausts memory. They are refused by name. Not here: matching (native/engine) and its tables (`byte_trie.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from toktier.errors import ProgramUnsupported, UnsupportedConfig
+from toktier.program.json_fields import Fields, malformed
+from toktier.program.layout import AddedFlag
+
+
+@dataclass(frozen=True)
+class AddedToken:
+    """One entry of `added_tokens`, as the file has it but for `id`."""
+
+    content: str
+    single_word: bool
+    lstrip: bool
+    rstrip: bool
+    normalized: bool
+    special: bool
+    path: str  # JSON path of the entry
+
+    @property
+    def flags(self) -> AddedFlag:
+        flags = AddedFlag(0)
+        for name, flag in _FLAGS.items():
+            if getattr(self, name):
+                flags |= flag
+        return flags
+
+
+_FLAGS = {
+    "single_word": AddedFlag.SINGLE_WORD,
+    "lstrip": AddedFlag.LSTRIP,
+    "rstrip": AddedFlag.RSTRIP,
+    "normalized": AddedFlag.NORMALIZED,
+    "special": AddedFlag.SPECIAL,
+}
+
+
+@dataclass(frozen=True)
+class PlacedToken:
+    """An added token with its effective id and the text it is matched as: normalized when its flag says so."""
+
+    token: AddedToken
+    id: int
+    matched: str
+
+
+def read_added_tokens(value: Any, path: str = "added_tokens") -> tuple[AddedToken, ...]:
+    """The entries that count, in file order: empty ones and exact repetitions are ignored, as the reference does.
+
+    Raises NotATokenizer for what the reference cannot load, ProgramUnsupported for a content repeated with other flags.
+    """
+    if not isinstance(value, list):
+        raise malformed(path, "an array", value)
+    kept: dict[str, AddedToken] = {}
+    for index, item in enumerate(value):
+        fields = Fields(item, f"{path}[{index}]")
+        fields.integer("id")  # must be there, and means nothing
+        token = AddedToken(
+            content=fields.string("content"),
+            **{name: fields.boolean(name) for name in _FLAGS},
+            path=fields.path,
+        )
+        fields.done()
+        if not token.content:
+            continue
+        known = kept.setdefault(token.content, token)
+        if known.flags != token.flags:
+            raise ProgramUnsupported(
+                fields.path,
+                "a repeated token",
+                f"{fields.path} repeats {token.content!r} of {known.path} with other flags: beyond the compiler",
+            )
+    return tuple(kept.values())
+
+
+def matched_contents(tokens: Sequence[AddedToken], normalize: Callable[[str], str]) -> tuple[str, ...]:
+    """What each token is matched as, in order. Raises UnsupportedConfig naming tokens whose result is undefined."""
+    contents: list[str] = []
+    seen: dict[str, AddedToken] = {}
+    for token in tokens:
+        if not token.normalized:
+            contents.append(token.content)
+            continue
+        text = normalize(token.content)
+        if not text:
+            raise UnsupportedConfig(
+                f"the added token {token.content!r} ({token.path}) normalizes to nothing; what the reference does"
+                " with it is undefined",
+                details={"tokens": [token.content], "paths": [token.path]},
+                remedy='set "normalized": false for that token, or remove it',
+            )
+        other = seen.setdefault(text, token)
+        if other is not token:
+            raise UnsupportedConfig(
+                f"the added tokens {other.content!r} ({other.path}) and {token.content!r} ({token.path}) are equal once"
+                f" normalized ({text!r}); the reference picks one of them at random",
+                details={"tokens": [other.content, token.content], "paths": [other.path, token.path]},
+                remedy='set "normalized": false for one of them, or remove one',
+            )
+        contents.append(text)
+    return tuple(contents)
+
+
+def place_tokens(
+    tokens: Sequence[AddedToken], contents: Sequence[str], vocabulary: Mapping[str, int]
+) -> tuple[PlacedToken, ...]:
+    """Tokens with effective ids, given the model's vocabulary.
+
+    Raises ProgramUnsupported where an id would be that of another token: a look-up by id then means two tokens.
+    """
+    size = len(vocabulary)
+    owners = {identity: text for text, identity in vocabulary.items()}
+    highest = -1
+    placed: list[PlacedToken] = []
+    for token, content in zip(tokens, contents, strict=True):
+        identity = vocabulary.get(token.content)
+        if identity is None:
+            identity = highest + 1 if highest >= size else size
+        if owners.setdefault(identity, token.content) != token.content:
+            raise ProgramUnsupported(
+                token.path,
+                f"id {identity}",
+                f"{token.path} ({token.content!r}) is given id {identity}, which is that of {owners[identity]!r};"
+                " two tokens of one id are beyond the compiler",
+            )
+        highest = max(highest, identity)
+        placed.append(PlacedToken(token, identity, content))
+    return tuple(placed)
