@@ -17,7 +17,8 @@ from toktier.program.class_map import SURROGATES, ClassMap, Table, classify, joi
 from toktier.program.compose import compose
 from toktier.program.left_automaton import boundary_values, build_tables
 from toktier.program.regex_program import Program, compile_program
-from toktier.program.regex_syntax import Chars, Node, parse, parse_literal
+from toktier.program.regex_syntax import parse, parse_literal
+from toktier.program.regex_tree import Chars, Node
 from toktier.program.right_automaton import build_right_automaton
 
 
@@ -40,13 +41,13 @@ class Stage:
 
 @dataclass(frozen=True)
 class BoundaryTables:
-    """`boundary(i) = matrix[left state after x[0..i)][right state of x[i..n)]`, read from `left_start` forwards and from
-    `right_end` backwards: 0 no piece starts at i, 1 one does, 2 one does and is dropped. Position 0 of a text that is
-    not empty is 1 or 2. Canonical: equal functions give equal tables.
+    """`boundary(i) = matrix[left state after x[0..i)][right state of x[i..n)]`, read from `left_start` forwards and
+    from `right_end` backwards: 0 no piece starts at i, 1 one does, 2 one does and is dropped. Position 0 of a text that
+    is not empty is 1 or 2. Canonical: equal functions give equal tables.
 
-    `left` is [n_left * n_class], `right` [n_right * n_class], `matrix` [n_left * n_right]. `class_ranges`: (first, last,
-    class), ascending over 0..0x10FFFF; classes are numbered by smallest code point. `representatives`: one code point a
-    class, the smallest printable ASCII one if there is one, else the smallest.
+    `left` is [n_left * n_class], `right` [n_right * n_class], `matrix` [n_left * n_right]. `class_ranges`: (first,
+    last, class), ascending over 0..0x10FFFF; classes are numbered by smallest code point. `representatives`: one code
+    point a class, the smallest printable ASCII one if there is one, else the smallest.
     """
 
     n_class: int

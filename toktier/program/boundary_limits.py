@@ -17,7 +17,7 @@ MAX_WORK = 12_000_000  # table entries computed for one pre-tokenizer
 
 
 class Unsupported(Exception):
-    """`component` is beyond the compiler, because of `reason`. Internal: becomes ProgramUnsupported with a JSON path."""
+    """`component` is beyond the compiler because of `reason`. Internal: becomes ProgramUnsupported with a path."""
 
     def __init__(self, component: str, reason: str) -> None:
         super().__init__(f"{component}: {reason}")

@@ -1,6 +1,6 @@
 """Case-insensitive characters: which code points a literal matches, and which literals must be refused.
 
-Oniguruma also folds one character to several (`(?i:ss)` matches U+00DF, `(?i:\\u00df)` matches "ss"). The compiler has no
+Oniguruma also folds one character to several (`(?i:ss)` matches U+00DF, and U+00DF matches "ss"). The compiler has no
 such matches, so it refuses every literal that could take part in one; contractions ('s 't 're 've 'm 'll 'd) cannot.
 Not here: the fold tables (`toktier.program.unicode`).
 """
@@ -8,6 +8,7 @@ Not here: the fold tables (`toktier.program.unicode`).
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import pairwise
 
 from toktier.program import unicode
 from toktier.program.boundary_limits import Unsupported
@@ -31,7 +32,7 @@ def partners(written: Iterable[int]) -> tuple[int, ...]:
 def check_adjacent(pairs: Iterable[tuple[int, int]]) -> None:
     """Raises Unsupported when two case-insensitive characters that may follow each other begin, end or lie inside a
     text that one character matches as well."""
-    folding = {(a, b) for text in unicode.multi_character_folds() for a, b in zip(text, text[1:], strict=False)}
+    folding = {(a, b) for text in unicode.multi_character_folds() for a, b in pairwise(text)}
     if not folding:
         return
     for first, second in pairs:

@@ -1,7 +1,7 @@
 """Character classes: the coarsest partition of all code points that a set of code point sets can tell apart.
 
-A set is an expression over *bases* (tables probed from the reference, and spans of code points). Bases are swept once as
-ranges; the algebra ( | & ~ ) then runs on bit masks over the few classes of that sweep, never on ranges or code points.
+A set is an expression over *bases* (tables probed from the reference, and spans of code points). Bases are swept once
+as ranges; the algebra ( | & ~ ) then runs on bit masks over the few classes of that sweep, never on code points.
 Not here: what a base contains (`toktier.program.unicode`), canonical classes (`toktier.program.canonical_tables`).
 """
 

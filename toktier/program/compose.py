@@ -1,9 +1,9 @@
 """Two stages of a pre-tokenizer → the tables of both: the second sees every piece of the first as a text of its own.
 
-Where the first stage has a boundary the second starts afresh, on both sides of it. Which boundaries the first has is not
-known from one side alone, so the composite left state is (left state of the first, the second's left state for every
-right state of the first), and the right state likewise. A piece that the first stage drops is not seen by the second:
-its left state is then the *dropped* one, which has no boundaries. Not here: what one stage does
+Where the first stage has a boundary the second starts afresh, on both sides of it. Which boundaries the first has is
+not known from one side alone, so the composite left state is (left state of the first, the second's left state for
+every right state of the first), and the right state likewise. A piece that the first stage drops is not seen by the
+second: its left state is then the *dropped* one, which has no boundaries. Not here: what one stage does
 (`toktier.program.left_automaton`).
 """
 

@@ -33,7 +33,7 @@ class Between(enum.IntEnum):
 def boundary_values(behavior: str, invert: bool) -> tuple[int, ...]:
     """The matrix value for each Between under a Split behaviour; `invert` exchanges matches and gaps. KeyError for an
     unknown behaviour."""
-    values = {kind: BOUNDARY for kind in Between}
+    values = dict.fromkeys(Between, BOUNDARY)
     values[Between.NOTHING] = NO_BOUNDARY
     into_match, into_gap = Between.GAP_MATCH, Between.MATCH_GAP
     if invert:

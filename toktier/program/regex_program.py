@@ -1,9 +1,9 @@
 """Syntax tree → prioritized program: points with explicit continuations, in which backtracking order is data.
 
-Every point stands for "match the rest of the pattern from here". A SPLIT prefers its first branch. The body of an atomic
-group lies one *level* deeper than the group, ends in ATOM_END and continues at the group's level; the body of a
+Every point stands for "match the rest of the pattern from here". A SPLIT prefers its first branch. The body of an
+atomic group lies one *level* deeper than the group, ends in ATOM_END and continues at the group's level; the body of a
 look-ahead is a program of its own that ends in MATCH at level 0. Every cycle passes a CHAR, because the body of a
-repetition takes at least one character. Not here: running it (`toktier.program.right_automaton` answers where it matches).
+repetition takes at least one character. Not here: where it matches (`toktier.program.right_automaton`).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from toktier.program.boundary_limits import MAX_POINTS, Unsupported
 from toktier.program.class_map import CodePointSet
-from toktier.program.regex_syntax import Alternation, Atomic, Chars, Concat, EndOfText, Look, Node, Repeat
+from toktier.program.regex_tree import Alternation, Atomic, Chars, Concat, EndOfText, Look, Node, Repeat
 
 
 class Op(enum.IntEnum):

@@ -1,16 +1,15 @@
 """Oniguruma pattern → syntax tree, for the subset whose meaning was checked against the reference.
 
 Everything else raises Unsupported with its component: nothing is guessed. Where Oniguruma differs from other engines,
-its way is taken: `X{n,m}+` repeats `X{n,m}` (it is not possessive), `X{n}?` is an optional `X{n}`, `$` stands before any
-LF, `\\h` is a hexadecimal digit, `[^a&&b]` is not (a and b), `.` is anything but LF. Sets stay expressions; sets of
-case-insensitive literals hold their fold partners. Not here: what the tree matches (`toktier.program.regex_program`).
+its way is taken: `X{n,m}+` repeats `X{n,m}` (it is not possessive), `X{n}?` is an optional `X{n}`, `$` stands before
+any LF, `\\h` is a hexadecimal digit, `[^a&&b]` is not (a and b), `.` is anything but LF. Sets stay expressions; sets
+of case-insensitive literals hold their fold partners. Not here: the tree (`toktier.program.regex_tree`), what it
+matches (`toktier.program.regex_program`).
 """
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
-from typing import TypeAlias
 
 from toktier.program import case_folding
 from toktier.program.boundary_limits import MAX_NESTING, MAX_PATTERN_LENGTH, Unsupported
@@ -25,63 +24,21 @@ from toktier.program.class_map import (
     Union,
     table_ranges,
 )
+from toktier.program.regex_tree import (
+    EMPTY,
+    Alternation,
+    Atomic,
+    Chars,
+    Concat,
+    EndOfText,
+    Look,
+    Node,
+    Repeat,
+    literal_neighbours,
+    nullable,
+)
 
 
-@dataclass(frozen=True, slots=True)
-class Chars:
-    """One character out of a set. `folded`: the code points as written, when case is ignored."""
-
-    set: CodePointSet
-    folded: tuple[int, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Concat:
-    """Items one after the other; none: the empty text."""
-
-    items: tuple[Node, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Alternation:
-    """The first branch is preferred."""
-
-    branches: tuple[Node, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Repeat:
-    """`low` to `high` times (None: no limit). The body cannot be empty unless high is 1."""
-
-    body: Node
-    low: int
-    high: int | None
-    lazy: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Atomic:
-    """The body's preferred match, never another."""
-
-    body: Node
-
-
-@dataclass(frozen=True, slots=True)
-class Look:
-    """Zero-width look-ahead."""
-
-    body: Node
-    negative: bool
-
-
-@dataclass(frozen=True, slots=True)
-class EndOfText:
-    """Zero-width `\\z`."""
-
-
-Node: TypeAlias = Chars | Concat | Alternation | Repeat | Atomic | Look | EndOfText
-
-EMPTY = Concat(())
 LINE_FEED = Span(10, 10)
 _END_OF_LINE = Alternation((Look(Chars(LINE_FEED), False), EndOfText()))
 _END_OR_LAST_LINE_FEED = Alternation((Look(Concat((Chars(LINE_FEED), EndOfText())), False), EndOfText()))
@@ -148,23 +105,6 @@ def parse_literal(text: str) -> Node:
     return Concat(tuple(Chars(Span(ord(c), ord(c))) for c in text))
 
 
-def nullable(node: Node) -> bool:
-    """Whether the node may match without taking a character (True when that depends on the surroundings)."""
-    match node:
-        case Chars():
-            return False
-        case Concat(items):
-            return all(nullable(item) for item in items)
-        case Alternation(branches):
-            return any(nullable(branch) for branch in branches)
-        case Repeat(body, low, _, _):
-            return low == 0 or nullable(body)
-        case Atomic(body):
-            return nullable(body)
-        case Look() | EndOfText():
-            return True
-
-
 class _Parser:
     def __init__(self, pattern: str) -> None:
         self._text = pattern
@@ -175,7 +115,7 @@ class _Parser:
         tree = self._group_body(ignore_case=False)
         if self._at < len(self._text):
             raise self._beyond("unmatched )")
-        case_folding.check_adjacent(_literal_neighbours(tree))
+        case_folding.check_adjacent(literal_neighbours(tree))
         return tree
 
     # Cursor -----------------------------------------------------------------------------------------------------------
@@ -473,47 +413,3 @@ class _Parser:
 
 def _spans(code_points: tuple[int, ...]) -> CodePointSet:
     return Union(tuple(Span(c, c) for c in code_points))
-
-
-def _literal_neighbours(tree: Node) -> set[tuple[int, int]]:
-    """Pairs of case-insensitive characters, as written, that may follow each other in a match."""
-    pairs: set[tuple[int, int]] = set()
-
-    def visit(node: Node) -> tuple[set[int], set[int], bool]:
-        """Literals that may come first, that may come last, and whether the node can be empty."""
-        match node:
-            case Chars(_, folded):
-                return set(folded), set(folded), False
-            case Concat(items):
-                firsts: set[int] = set()
-                lasts: set[int] = set()
-                empty = True
-                for item in items:
-                    item_firsts, item_lasts, item_empty = visit(item)
-                    pairs.update((a, b) for a in lasts for b in item_firsts)
-                    firsts = firsts | item_firsts if empty else firsts
-                    lasts = lasts | item_lasts if item_empty else item_lasts
-                    empty = empty and item_empty
-                return firsts, lasts, empty
-            case Alternation(branches):
-                parts = [visit(branch) for branch in branches]
-                return (
-                    set().union(*(p[0] for p in parts)),
-                    set().union(*(p[1] for p in parts)),
-                    any(p[2] for p in parts),
-                )
-            case Repeat(body, low, high, _):
-                firsts, lasts, empty = visit(body)
-                if high != 1:
-                    pairs.update((a, b) for a in lasts for b in firsts)
-                return firsts, lasts, empty or low == 0
-            case Atomic(body):
-                return visit(body)
-            case Look(body, _):
-                visit(body)
-                return set(), set(), True
-            case EndOfText():
-                return set(), set(), True
-
-    visit(tree)
-    return pairs
