@@ -8,12 +8,14 @@ accepted on every host or on none. Not here: the JSON path of the refusal, which
 from __future__ import annotations
 
 MAX_PATTERN_LENGTH = 20_000  # code points of one pattern
-MAX_NESTING = 60  # groups, sets and quantifiers inside each other: keeps the recursive parser off Python's limit
+MAX_NESTING = 24  # groups and sets inside each other: keeps recursion over the tree far from Python's limit of 1,000
+MAX_QUANTIFIERS = 3  # on one atom, for the same reason
+MAX_SETS = 1_000  # different sets, spans and tables of all patterns, and ways in which they overlap
 MAX_POINTS = 3_000  # program points after the expansion of {n,m}
 MAX_CLASSES = 255  # canonical ones must fit a byte; raw ones are bounded alike
 MAX_STATES = 255  # of a minimal automaton: must fit a byte
 MAX_RAW_STATES = 4_000  # of an automaton under construction
-MAX_WORK = 12_000_000  # table entries computed for one pre-tokenizer
+MAX_WORK = 4_000_000  # table entries computed for one pre-tokenizer
 
 
 class Unsupported(Exception):

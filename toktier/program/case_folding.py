@@ -13,7 +13,7 @@ from itertools import pairwise
 from toktier.program import unicode
 from toktier.program.boundary_limits import Unsupported
 
-MAX_FOLDED_SPAN = 512  # code points of one range in a case-insensitive set
+MAX_FOLDED = 512  # code points of a case-insensitive set
 
 
 def partners(written: Iterable[int]) -> tuple[int, ...]:

@@ -1,6 +1,6 @@
 """Character classes: the coarsest partition of all code points that a set of code point sets can tell apart.
 
-A set is an expression over *bases* (tables probed from the reference, and spans of code points). Bases are swept once
+A set is an expression over *bases* (tables probed from the reference, and spans as written). Bases are swept once
 as ranges; the algebra ( | & ~ ) then runs on bit masks over the few classes of that sweep, never on code points.
 Not here: what a base contains (`toktier.program.unicode`), canonical classes (`toktier.program.canonical_tables`).
 """
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from toktier.program import unicode
-from toktier.program.boundary_limits import MAX_CLASSES, Unsupported
+from toktier.program.boundary_limits import MAX_CLASSES, MAX_SETS, Unsupported
 
 LAST_CODE_POINT = 0x10FFFF
 SURROGATES = range(0xD800, 0xE000)
@@ -29,11 +29,10 @@ class Table:
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
-    """Code points first..last, both included."""
+class Spans:
+    """Code points as written: (first, last) both included, ascending and disjoint (`spans` makes them so)."""
 
-    first: int
-    last: int
+    ranges: tuple[tuple[int, int], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +50,7 @@ class Complement:
     part: CodePointSet
 
 
-CodePointSet: TypeAlias = Table | Span | Union | Intersection | Complement
+CodePointSet: TypeAlias = Table | Spans | Union | Intersection | Complement
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +62,17 @@ class ClassMap:
     n_class: int
     ranges: tuple[tuple[int, int, int], ...]
     members: tuple[int, ...]
+
+
+def spans(ranges: Iterable[tuple[int, int]]) -> Spans:
+    """One set out of ranges in any order, that may overlap."""
+    joined: list[tuple[int, int]] = []
+    for first, last in sorted(ranges):
+        if joined and first <= joined[-1][1] + 1:
+            joined[-1] = (joined[-1][0], max(last, joined[-1][1]))
+        else:
+            joined.append((first, last))
+    return Spans(tuple(joined))
 
 
 def table_ranges(table: Table) -> unicode.Ranges:
@@ -83,7 +93,11 @@ def table_ranges(table: Table) -> unicode.Ranges:
 def classify(sets: Sequence[CodePointSet]) -> ClassMap:
     """The coarsest classes for `sets`. Raises Unsupported for more than MAX_CLASSES."""
     bases = list(dict.fromkeys(base for s in sets for base in _bases(s)))
+    if max(len(bases), len(sets)) > MAX_SETS:
+        raise Unsupported("character classes", f"more than {MAX_SETS} different sets")
     segments, signatures = _sweep([_ranges(base) for base in bases])
+    if len(signatures) > MAX_SETS:
+        raise Unsupported("character classes", f"the sets overlap in more than {MAX_SETS} ways")
     everything = (1 << len(signatures)) - 1
     base_mask: dict[CodePointSet, int] = {}
     for k, base in enumerate(bases):
@@ -115,9 +129,9 @@ def join_ranges(ranges: Iterable[tuple[int, int, int]]) -> tuple[tuple[int, int,
     return tuple(joined)
 
 
-def _bases(s: CodePointSet) -> Iterable[Table | Span]:
+def _bases(s: CodePointSet) -> Iterable[Table | Spans]:
     match s:
-        case Table() | Span():
+        case Table() | Spans():
             yield s
         case Union(parts) | Intersection(parts):
             for part in parts:
@@ -126,8 +140,8 @@ def _bases(s: CodePointSet) -> Iterable[Table | Span]:
             yield from _bases(part)
 
 
-def _ranges(base: Table | Span) -> Iterable[tuple[int, int]]:
-    return ((base.first, base.last),) if isinstance(base, Span) else table_ranges(base)
+def _ranges(base: Table | Spans) -> Iterable[tuple[int, int]]:
+    return base.ranges if isinstance(base, Spans) else table_ranges(base)
 
 
 def _sweep(bases: Sequence[Iterable[tuple[int, int]]]) -> tuple[list[tuple[int, int, int]], list[int]]:
@@ -154,7 +168,7 @@ def _sweep(bases: Sequence[Iterable[tuple[int, int]]]) -> tuple[list[tuple[int, 
 
 def _evaluate(s: CodePointSet, base_mask: dict[CodePointSet, int], everything: int) -> int:
     match s:
-        case Table() | Span():
+        case Table() | Spans():
             return base_mask[s]
         case Union(parts):
             mask = 0

@@ -110,30 +110,22 @@ def _follow(program: Program, right: RightAutomaton, budget: Budget) -> _Places:
     place_of = {point: k + 2 for k, point in enumerate(continuations)}
     budget.spend(len(right.values) * len(program.op))
 
-    def next_char(point: int, values: bytes) -> int | None:
-        """Place after the next character on the way from `point`, whose value is MATCHES; None: the match ends here."""
-        while True:
-            op = program.op[point]
-            if op is Op.CHAR:
-                return place_of[program.first[point]]
-            if op is Op.MATCH:
-                return None
+    def ways(values: bytes) -> list[int]:
+        """For each point, on the way that the engine takes from it: the place after the next character, or `ends`.
+        Means nothing for a point that does not match."""
+        way = base_way.copy()
+        for point in program.order:
             first = program.first[point]
-            if op is Op.SPLIT and values[first] == program.level[point] + 1:
+            if program.op[point] is Op.SPLIT and values[first] == program.level[point] + 1:
                 first = program.second[point]
-            point = first
+            way[point] = way[first]
+        return way
 
-    # A new match, or a gap where none starts, is the same from everywhere.
-    fresh = [
-        next_char(program.start, values) if values[program.start] == MATCHES else gap_place for values in right.values
+    ends = -1  # the match ends before the next character
+    base_way = [
+        place_of.get(first, ends) if op is Op.CHAR else ends
+        for op, first in zip(program.op, program.first, strict=True)
     ]
-
-    def leave(r: int, into_match: Between, into_gap: Between) -> tuple[int, int]:
-        """A match starts at this position, or a gap goes on or starts."""
-        place = fresh[r]
-        assert place is not None, "a pattern that matches the empty text was compiled"
-        return (into_gap if place == gap_place else into_match), place
-
     kind = [[-1] * len(right.values) for _ in range(len(continuations) + 2)]
     after = [[-1] * len(right.values) for _ in range(len(continuations) + 2)]
     end = 0
@@ -142,17 +134,23 @@ def _follow(program: Program, right: RightAutomaton, budget: Budget) -> _Places:
     for r, values in enumerate(right.values):
         if r == end:
             continue
-        kind[start_place][r], after[start_place][r] = leave(r, Between.START_MATCH, Between.START_GAP)
-        kind[gap_place][r], after[gap_place][r] = leave(r, Between.GAP_MATCH, Between.NOTHING)
+        way = ways(values)
+        # A new match, or a gap where none starts, is the same from everywhere.
+        starts = values[program.start] == MATCHES
+        fresh = way[program.start] if starts else gap_place
+        assert fresh != ends, "a pattern that matches the empty text was compiled"
+        kind[start_place][r] = Between.START_MATCH if starts else Between.START_GAP
+        kind[gap_place][r] = Between.GAP_MATCH if starts else Between.NOTHING
+        after[start_place][r] = after[gap_place][r] = fresh
         for point in continuations:
             if values[point] != MATCHES:
                 continue
             place = place_of[point]
-            target = next_char(point, values)
-            if target is not None:
-                kind[place][r], after[place][r] = Between.NOTHING, target
+            if way[point] != ends:
+                kind[place][r], after[place][r] = Between.NOTHING, way[point]
             else:
-                kind[place][r], after[place][r] = leave(r, Between.MATCH_MATCH, Between.MATCH_GAP)
+                kind[place][r] = Between.MATCH_MATCH if starts else Between.MATCH_GAP
+                after[place][r] = fresh
     return _Places(kind, after)
 
 

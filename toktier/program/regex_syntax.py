@@ -12,16 +12,17 @@ from __future__ import annotations
 import re
 
 from toktier.program import case_folding
-from toktier.program.boundary_limits import MAX_NESTING, MAX_PATTERN_LENGTH, Unsupported
+from toktier.program.boundary_limits import MAX_NESTING, MAX_PATTERN_LENGTH, MAX_QUANTIFIERS, Unsupported
 from toktier.program.class_map import (
     LAST_CODE_POINT,
     SURROGATES,
     CodePointSet,
     Complement,
     Intersection,
-    Span,
+    Spans,
     Table,
     Union,
+    spans,
     table_ranges,
 )
 from toktier.program.regex_tree import (
@@ -38,8 +39,7 @@ from toktier.program.regex_tree import (
     nullable,
 )
 
-
-LINE_FEED = Span(10, 10)
+LINE_FEED = spans([(10, 10)])
 _END_OF_LINE = Alternation((Look(Chars(LINE_FEED), False), EndOfText()))
 _END_OR_LAST_LINE_FEED = Alternation((Look(Concat((Chars(LINE_FEED), EndOfText())), False), EndOfText()))
 
@@ -102,7 +102,7 @@ def parse_literal(text: str) -> Node:
         raise Unsupported("empty string pattern", "every match must take at least one character")
     if len(text) > MAX_PATTERN_LENGTH:
         raise Unsupported("string pattern too large", f"more than {MAX_PATTERN_LENGTH:,} code points")
-    return Concat(tuple(Chars(Span(ord(c), ord(c))) for c in text))
+    return Concat(tuple(Chars(_single(ord(c))) for c in text))
 
 
 class _Parser:
@@ -186,9 +186,12 @@ class _Parser:
 
     def _quantified(self, ignore_case: bool) -> Node:
         node = self._atom(ignore_case)
-        depth = 0
+        quantifiers = 0
         while True:
             start = self._at
+            if quantifiers > MAX_QUANTIFIERS:
+                raise self._beyond(f"more than {MAX_QUANTIFIERS} quantifiers in a row")
+            quantifiers += 1
             if self._accept("?"):
                 low, high = 0, 1
             elif self._accept("*"):
@@ -197,12 +200,9 @@ class _Parser:
                 low, high = 1, None
             elif self._peek() == "{":
                 node = self._interval(node)
-                depth += 1
                 continue
             else:
-                self._nesting -= depth
                 return node
-            depth += 1
             possessive = self._accept("+")
             node = self._repeat(node, low, high, lazy=not possessive and self._accept("?"), start=start)
             if possessive:
@@ -230,7 +230,6 @@ class _Parser:
         return self._repeat(node, low, high, lazy=lazy, start=start)
 
     def _repeat(self, body: Node, low: int, high: int | None, *, lazy: bool, start: int) -> Node:
-        self._enter()
         if isinstance(body, Look | EndOfText) or body in (_END_OF_LINE, _END_OR_LAST_LINE_FEED):
             raise self._beyond("quantifier on an assertion", start)
         if high == 0:
@@ -273,8 +272,8 @@ class _Parser:
         if code_point in SURROGATES:
             raise self._beyond("lone surrogate", start)
         if not ignore_case:
-            return Chars(Span(code_point, code_point))
-        return Chars(_spans(case_folding.partners((code_point,))), (code_point,))
+            return Chars(_single(code_point))
+        return Chars(_several(case_folding.partners((code_point,))), (code_point,))
 
     def _escape(self, *, bracketed: bool) -> int | CodePointSet:
         """After a backslash: a code point, or the set of a shorthand or property."""
@@ -336,13 +335,10 @@ class _Parser:
             return Chars(parsed)
         # Folding a property would need every fold of its members, some of them to several characters.
         plain, negative = (parsed.part, True) if isinstance(parsed, Complement) else (parsed, False)
-        spans = plain.parts if isinstance(plain, Union) else (plain,)
-        written: list[int] = []
-        for span in spans:
-            if not isinstance(span, Span) or span.last - span.first > case_folding.MAX_FOLDED_SPAN:
-                raise self._beyond("case-insensitive set of more than code points", start)
-            written.extend(range(span.first, span.last + 1))
-        folded = _spans(case_folding.partners(written))
+        if not isinstance(plain, Spans) or sum(last - first for first, last in plain.ranges) > case_folding.MAX_FOLDED:
+            raise self._beyond("case-insensitive set of more than a few code points", start)
+        written = [c for first, last in plain.ranges for c in range(first, last + 1)]
+        folded = _several(case_folding.partners(written))
         return Chars(Complement(folded)) if negative else Chars(folded, tuple(written))
 
     def _set(self, start: int) -> CodePointSet:
@@ -369,7 +365,11 @@ class _Parser:
     def _operand(self, items: list[CodePointSet], start: int) -> CodePointSet:
         if not items:
             raise self._beyond("empty set or operand of &&", start)
-        return items[0] if len(items) == 1 else Union(tuple(items))
+        parts: list[CodePointSet] = [item for item in items if not isinstance(item, Spans)]
+        written = [r for item in items if isinstance(item, Spans) for r in item.ranges]
+        if written:
+            parts.append(spans(written))
+        return parts[0] if len(parts) == 1 else Union(tuple(parts))
 
     def _set_item(self, first: bool) -> CodePointSet:
         start = self._at
@@ -377,7 +377,7 @@ class _Parser:
             # A hyphen is itself at either end of the set; elsewhere engines disagree unless it makes a range.
             self._at += 1
             if self._peek() == "]" or (first and self._peek() not in ("-", "&", "")):
-                return Span(ord("-"), ord("-"))
+                return _single(ord("-"))
             raise self._beyond("hyphen in a set that makes no range", start)
         if self._text.startswith("[:", self._at):
             found = self._accept_re(_POSIX)
@@ -389,7 +389,7 @@ class _Parser:
             return self._set(start)
         low = self._set_char()
         if self._peek() != "-" or self._text.startswith("-]", self._at):
-            return Span(low, low) if isinstance(low, int) else low
+            return _single(low) if isinstance(low, int) else low
         self._at += 1
         if not isinstance(low, int) or self._peek() in ("", "[", "-") or self._text.startswith("&&", self._at):
             raise self._beyond("hyphen in a set that makes no range", start)
@@ -398,7 +398,7 @@ class _Parser:
             raise self._beyond("range of a set", start)
         if self._peek() == "-" and not self._text.startswith("-]", self._at):
             raise self._beyond("hyphen in a set that makes no range", self._at)
-        return Span(low, high)
+        return spans([(low, high)])
 
     def _set_char(self) -> int | CodePointSet:
         start = self._at
@@ -411,5 +411,9 @@ class _Parser:
         return ord(char)
 
 
-def _spans(code_points: tuple[int, ...]) -> CodePointSet:
-    return Union(tuple(Span(c, c) for c in code_points))
+def _single(code_point: int) -> Spans:
+    return Spans(((code_point, code_point),))
+
+
+def _several(code_points: tuple[int, ...]) -> Spans:
+    return spans((c, c) for c in code_points)
