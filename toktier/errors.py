@@ -159,6 +159,13 @@ class UsageError(ToktierError):
     exit_code = ExitCode.USAGE
 
 
+class Interrupted(ToktierError):
+    """Ended by the user (Ctrl-C)."""
+
+    code = "INTERRUPTED"
+    exit_code = ExitCode.INTERRUPTED
+
+
 class ConfigInvalid(ToktierError):
     code = "CONFIG_INVALID"
     exit_code = ExitCode.USAGE

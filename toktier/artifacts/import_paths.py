@@ -73,6 +73,20 @@ def import_path(path: Path, settings: Settings, *, pins: Pins | None = None) -> 
     return report
 
 
+def identify(path: Path, pins: Pins) -> tuple[list[tuple[PinnedFile, str]], ToktierError | None]:
+    """Which pinned files a path holds, each with its place, and the error that says what is wrong with the rest."""
+    tally = Tally()
+    found: list[tuple[PinnedFile, str]] = []
+    try:
+        for match in recognise(candidates(path), pins, tally=tally):
+            found += [(file, match.where) for file in match.files]
+        if tally.near_misses:
+            return found, near_miss_error(tally.near_misses[0])
+        return found, None if found else _nothing(path, pins, tally)
+    except ToktierError as error:
+        return found, error
+
+
 def _nothing(path: Path, pins: Pins, tally: Tally) -> ToktierError:
     if tally.near_misses:
         return near_miss_error(tally.near_misses[0])

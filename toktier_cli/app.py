@@ -1,0 +1,111 @@
+"""The tree of verbs: names and one-line summaries here, each verb's module imported only when it is run.
+
+`run` hands the line to the framework and gives the verb's result. Not here: what a verb does (`toktier_cli.verbs`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import difflib
+import importlib
+import io
+from typing import Any
+
+import typer
+from typer.core import TyperGroup
+
+from toktier.errors import ExitCode, UsageError
+from toktier_cli.invocation import GLOBAL_HELP, Invocation, Result
+
+# name: (module, function or group, summary)
+VERBS: dict[str, tuple[str, str, str]] = {
+    "encode": ("toktier_cli.verbs.encode", "encode", "Token IDs of a text"),
+    "decode": ("toktier_cli.verbs.decode", "decode", "Text of token IDs"),
+    "count": ("toktier_cli.verbs.count", "count", "Tokens of many files"),
+    "artifacts": ("toktier_cli.app", "ARTIFACTS", "Bring, check and remove pinned tokenizers"),
+    "inspect": ("toktier_cli.verbs.inspect", "inspect", "What is pinned, or what a tokenizer.json is"),
+    "config": ("toktier_cli.app", "CONFIG", "Settings and where they come from"),
+    "schema": ("toktier_cli.verbs.schema", "schema", "JSON Schemas of the documents that --json prints"),
+    "help": ("toktier_cli.verbs.help", "help_", "Help on exit codes and error codes"),
+}
+ARTIFACTS: dict[str, tuple[str, str, str]] = {
+    "list": ("toktier_cli.verbs.artifacts_show", "list_", "What is in the cache, or what is pinned"),
+    "fetch": ("toktier_cli.verbs.artifacts_bring", "fetch", "Bring pinned files into the cache"),
+    "import": (
+        "toktier_cli.verbs.artifacts_bring",
+        "import_",
+        "Take pinned files out of packages and directories",
+    ),
+    "verify": ("toktier_cli.verbs.artifacts_show", "verify", "Hash again what is there"),
+    "remove": ("toktier_cli.verbs.artifacts_show", "remove", "Take families out of the cache"),
+}
+CONFIG: dict[str, tuple[str, str, str]] = {
+    "show": ("toktier_cli.verbs.config", "show", "Settings of this run"),
+}
+
+
+class VerbGroup(TyperGroup):
+    """A group that knows its verbs by name and builds one only when it is asked for."""
+
+    verbs: dict[str, tuple[str, str, str]]
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return list(self.verbs)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        if cmd_name not in self.verbs:
+            raise self._unknown(ctx, cmd_name)
+        module, attribute, summary = self.verbs[cmd_name]
+        target = globals()[attribute] if module == __name__ else getattr(importlib.import_module(module), attribute)
+        if isinstance(target, dict):
+            return _group(cmd_name, target, summary)
+        app = _typer()
+        app.command(cmd_name)(target)
+        command = typer.main.get_command(app)
+        command.epilog = f"Global options, anywhere on the line: {', '.join(option for option, _ in GLOBAL_HELP[:-1])}"
+        return command
+
+    def _unknown(self, ctx: Any, name: str) -> UsageError:
+        near = difflib.get_close_matches(name, self.verbs, n=2)
+        hint = f"; did you mean {' or '.join(near)}?" if near else ""
+        return UsageError(
+            f"{ctx.command_path} has no command {name!r}{hint}",
+            details={"command": ctx.command_path, "near": near},
+            remedy=f"{ctx.command_path} --help",
+        )
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, summary) for name, (_, _, summary) in self.verbs.items()])
+
+    def format_epilog(self, ctx: Any, formatter: Any) -> None:
+        if ctx.parent is None:
+            with formatter.section("Global options, anywhere on the line"):
+                formatter.write_dl(GLOBAL_HELP)
+
+
+def _typer() -> typer.Typer:
+    return typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
+
+
+def _group(name: str, verbs: dict[str, tuple[str, str, str]], summary: str) -> VerbGroup:
+    group = VerbGroup(name=name, help=summary, rich_markup_mode=None)
+    group.verbs = verbs
+    return group
+
+
+def run(arguments: list[str], invocation: Invocation) -> Result:
+    """The result of the verb on the line, or of a request for help. Raises what the verb or the framework raises."""
+    if not arguments:
+        raise UsageError("no command given", remedy="toktier --help")
+    root = _group("toktier", VERBS, "The token IDs of Hugging Face tokenizers, from a compiled tokenizer.json.")
+    printed = io.StringIO()
+    # The framework prints help itself; a result is returned and printed by the caller.
+    with contextlib.redirect_stdout(printed):
+        outcome = root.main(arguments, prog_name="toktier", standalone_mode=False, obj=invocation)
+    if isinstance(outcome, Result):
+        if printed.getvalue():
+            invocation.note(printed.getvalue().rstrip("\n"))
+        return outcome
+    code = ExitCode(outcome) if isinstance(outcome, int) else ExitCode.DONE
+    return Result("help", lambda: {"text": printed.getvalue()}, printed.getvalue, code)

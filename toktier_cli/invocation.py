@@ -1,0 +1,96 @@
+"""What every verb gets (the global options) and what every verb gives (one result). Light: `--version` imports it."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from toktier.errors import ExitCode, ToktierError, UsageError
+
+FLAGS = {"--json": "json", "--quiet": "quiet", "-q": "quiet", "--offline": "offline", "--no-color": "no_color"}
+
+GLOBAL_HELP = (
+    ("--json", "One JSON document on stdout, for failures too"),
+    ("-q, --quiet", "Nothing on stderr but errors"),
+    ("--offline", "Never use the network"),
+    ("--home DIR", "Directory for cache, state and config.toml (TOKTIER_HOME)"),
+    ("--no-color", "Plain text (also NO_COLOR)"),
+    ("-V, --version", "Print the version"),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Invocation:
+    """The global options of one run. `tty`: stdout is a terminal."""
+
+    json: bool = False
+    quiet: bool = False
+    offline: bool = False
+    no_color: bool = False
+    home: str | None = None
+    tty: bool = False
+
+    def note(self, message: str) -> None:
+        """A line for people, on stderr."""
+        if not self.quiet:
+            sys.stderr.write(message + "\n")
+            sys.stderr.flush()
+
+    def warn(self, message: str) -> None:
+        self.note(f"warning: {message}")
+
+    @property
+    def interactive(self) -> bool:
+        """Whether a person reads the data as it comes."""
+        return self.tty and not self.json
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """The outcome of a verb. `name` is that of its schema; only one of `document` and `text` is called."""
+
+    name: str
+    document: Callable[[], dict[str, Any]]
+    text: Callable[[], str | bytes | memoryview]
+    exit_code: ExitCode = ExitCode.DONE
+
+
+def exit_code_of(errors: list[ToktierError], done: int) -> ExitCode:
+    """Of a run over many items: done, partly done, or, where nothing was done, the code of the first error."""
+    if not errors:
+        return ExitCode.DONE
+    return ExitCode.INCOMPLETE if done else errors[0].exit_code
+
+
+def take_global_options(arguments: list[str]) -> tuple[Invocation, list[str]]:
+    """Splits the line into global options, wherever they stand before `--`, and the rest. Raises UsageError."""
+    values: dict[str, Any] = {}
+    rest: list[str] = []
+    line = iter(arguments)
+    for argument in line:
+        if argument == "--":
+            rest += [argument, *line]
+        elif argument in FLAGS:
+            values[FLAGS[argument]] = True
+        elif argument == "--home":
+            values["home"] = next(line, None)
+        elif argument.startswith("--home="):
+            values["home"] = argument.removeprefix("--home=")
+        else:
+            rest.append(argument)
+    if "home" in values and not values["home"]:
+        raise UsageError("option --home needs a directory", remedy="toktier --help")
+    return Invocation(**values, tty=sys.stdout.isatty()), rest
+
+
+def color_allowed(invocation: Invocation) -> bool:
+    """Whether stdout may carry colour: a terminal, and nobody objects."""
+    return (
+        invocation.interactive
+        and not invocation.no_color
+        and not os.environ.get("NO_COLOR")
+        and os.environ.get("TERM") != "dumb"
+    )

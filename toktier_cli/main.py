@@ -1,0 +1,114 @@
+"""Entry of the `toktier` command: global options, `--version`, one result or one error out, the exit code.
+
+Global options count anywhere on the line (before `--`). This is the one place where an exception becomes output and an
+exit code. The framework is imported after `--version` was answered: that answer takes a few milliseconds.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+TYPE_CHECKING = False  # the typing module alone would double the time of `--version`
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any, NoReturn
+
+    from toktier_cli.invocation import Invocation, Result
+
+VERSION_OPTIONS = ("--version", "-V")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs the command and gives its exit code. A closed pipe ends the process as SIGPIPE does other tools."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(encoding="utf-8", errors="backslashreplace")
+    try:
+        code = _run(arguments)
+        sys.stdout.flush()
+        sys.stderr.flush()
+        return code
+    except BrokenPipeError:
+        _end_by_sigpipe()
+
+
+def _run(arguments: list[str]) -> int:
+    wants_json = "--json" in arguments  # enough to report an error among the global options
+    try:
+        if any(option in arguments for option in VERSION_OPTIONS) and set(arguments) <= {*VERSION_OPTIONS, "--json"}:
+            return _version(wants_json)
+        from toktier_cli.invocation import take_global_options
+
+        invocation, rest = take_global_options(arguments)
+        wants_json = invocation.json
+        if rest and rest[0] in VERSION_OPTIONS:
+            return _version(wants_json)
+        from toktier_cli.app import run
+
+        return _emit(run(rest, invocation), invocation)
+    except BrokenPipeError:
+        raise
+    except BaseException as error:
+        return _fail(error, wants_json)
+
+
+def _version(wants_json: bool) -> int:
+    from toktier.version import VERSION
+
+    if wants_json:
+        _write_document("version", {"version": VERSION}, 0)
+    else:
+        sys.stdout.write(f"toktier {VERSION}\n")
+    return 0
+
+
+def _emit(result: Result, invocation: Invocation) -> int:
+    if invocation.json:
+        _write_document(result.name, result.document(), int(result.exit_code))
+    else:
+        text = result.text()
+        sys.stdout.flush()
+        sys.stdout.buffer.write(text.encode("utf-8", "backslashreplace") if isinstance(text, str) else text)
+    return int(result.exit_code)
+
+
+def _write_document(name: str, document: dict[str, Any], exit_code: int) -> None:
+    import json
+
+    whole = {"schema": f"toktier.{name}", "schema_version": 1, **document, "exit_code": exit_code}
+    sys.stdout.write(json.dumps(whole, ensure_ascii=False) + "\n")
+
+
+def _fail(error: BaseException, wants_json: bool) -> int:
+    from toktier_cli.failure import as_toktier_error
+
+    fault = as_toktier_error(error)
+    if wants_json:
+        _write_document("error", {"error": fault.to_dict()}, int(fault.exit_code))
+    else:
+        sys.stdout.flush()
+        sys.stderr.write(f"error: {fault.message}\n")
+        if fault.remedy:
+            sys.stderr.write(f"hint: {fault.remedy}\n")
+    if os.environ.get("TOKTIER_LOG_LEVEL", "").lower() == "debug":
+        import traceback
+
+        traceback.print_exception(error)
+    return int(fault.exit_code)
+
+
+def _end_by_sigpipe() -> NoReturn:
+    import signal
+
+    # What is still buffered has no reader; closing the descriptors keeps the interpreter from trying again.
+    null = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, 1)
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+    os.kill(os.getpid(), signal.SIGPIPE)
+    os._exit(141)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,78 @@
+"""Options that several verbs share, and the tokenizer that they describe."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from toktier.config import Config, Settings, resolve_settings
+from toktier.errors import UsageError
+from toktier.routing.vocabulary import AUTO, BackendId, Device, RoutingPolicy
+from toktier_cli.invocation import Invocation
+
+if TYPE_CHECKING:
+    from toktier import Tokenizer
+
+
+def _one_of(*names: str) -> str:
+    return f"{', '.join(names[:-1])} or {names[-1]}."
+
+
+Family = Annotated[
+    str | None,
+    typer.Option("--family", "-f", metavar="FAMILY", help="A pinned family, or a path to a tokenizer.json."),
+]
+File = Annotated[str | None, typer.Option("--file", metavar="PATH", help="A tokenizer.json.")]
+Policy = Annotated[str, typer.Option(metavar="POLICY", help=_one_of(*RoutingPolicy))]
+DeviceOption = Annotated[str, typer.Option("--device", metavar="DEVICE", help=_one_of(*Device))]
+Backend = Annotated[str | None, typer.Option("--tokenizer", metavar="BACKEND", help=_one_of(AUTO, *BackendId))]
+NoFallback = Annotated[
+    bool, typer.Option("--no-tokenizer-fallback", help="An error where the reference would have to serve.")
+]
+
+
+def settings_of(invocation: Invocation, **more: Any) -> Settings:
+    """Settings of this run: global options before config.toml and the environment."""
+    return resolve_settings(config_of(invocation, **more))
+
+
+def config_of(invocation: Invocation, **more: Any) -> Config:
+    """What the command line says, as a Config."""
+    return Config(home=invocation.home, offline=True if invocation.offline else None, **more)
+
+
+def looks_like_path(name: str) -> bool:
+    """FAMILY arguments also take a path: anything with a separator, a .json suffix, or the name of a file here."""
+    return os.sep in name or name.endswith(".json") or (not name.isidentifier() and Path(name).is_file())
+
+
+def load_tokenizer(
+    invocation: Invocation,
+    family: str | None,
+    file: str | None,
+    *,
+    policy: str,
+    device: str,
+    tokenizer: str | None,
+    no_fallback: bool,
+) -> Tokenizer:
+    """The tokenizer that the options describe. Raises UsageError unless exactly one of family and file is given."""
+    if (family is None) == (file is None):
+        raise UsageError(
+            "expected one of --family FAMILY and --file tokenizer.json" + ("" if family is None else ", not both"),
+            remedy="toktier artifacts list --available",
+        )
+    if family is not None and looks_like_path(family):
+        family, file = None, family
+    import toktier
+
+    config = config_of(invocation, tokenizer_fallback=False if no_fallback else None)
+    # Not given is not "auto": the environment and config.toml are asked next.
+    chosen: dict[str, Any] = {} if tokenizer is None else {"tokenizer": tokenizer}
+    if file is not None:
+        return toktier.from_file(file, policy=policy, device=device, config=config, **chosen)
+    assert family is not None
+    return toktier.load(family, policy=policy, device=device, config=config, **chosen)

@@ -1,0 +1,49 @@
+"""Progress of long work on stderr: one line rewritten on a terminal, one line a minute elsewhere, none with --quiet.
+
+Nothing is shown for work that ends within half a second.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+
+from toktier_cli.invocation import Invocation
+
+FIRST_SECONDS = 0.5
+TERMINAL_SECONDS = 0.1
+LOG_SECONDS = 60.0
+
+
+class Progress:
+    """Counts finished items of `total`; any thread may advance it."""
+
+    def __init__(self, invocation: Invocation, total: int, unit: str) -> None:
+        self._shown = not invocation.quiet
+        self._terminal = sys.stderr.isatty()
+        self._total = total
+        self._unit = unit
+        self._done = 0
+        self._dirty = False
+        self._next = time.monotonic() + (FIRST_SECONDS if self._terminal else LOG_SECONDS)
+        self._guard = threading.Lock()
+
+    def advance(self) -> None:
+        """One more item is done."""
+        with self._guard:
+            self._done += 1
+            now = time.monotonic()
+            if not self._shown or now < self._next:
+                return
+            self._next = now + (TERMINAL_SECONDS if self._terminal else LOG_SECONDS)
+            line = f"{self._done} of {self._total} {self._unit}"
+            sys.stderr.write(f"\r{line}" if self._terminal else f"{line}\n")
+            sys.stderr.flush()
+            self._dirty = self._terminal
+
+    def close(self) -> None:
+        """Leaves an empty line on a terminal."""
+        if self._dirty:
+            sys.stderr.write("\r\x1b[K")
+            sys.stderr.flush()

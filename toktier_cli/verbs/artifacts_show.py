@@ -1,0 +1,229 @@
+"""`toktier artifacts list`, `verify` and `remove`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from toktier.artifacts.cache import ArtifactCache
+from toktier.artifacts.import_paths import identify
+from toktier.artifacts.inventory import FamilyState, cached_families, extra_blobs, remove_family, survey
+from toktier.artifacts.pins import Family, Pins, shipped_pins
+from toktier.errors import ArtifactNotFound, ExitCode
+from toktier_cli import options
+from toktier_cli.invocation import Invocation, Result
+from toktier_cli.table import columns, size
+
+
+def _cache(invocation: Invocation) -> ArtifactCache | None:
+    directory = options.settings_of(invocation).cache_dir
+    return None if directory is None else ArtifactCache(directory)
+
+
+def list_(
+    ctx: typer.Context,
+    available: Annotated[bool, typer.Option("--available", help="Every pinned family, in the cache or not.")] = False,
+) -> Result:
+    """What is in the cache, or with --available what is pinned. Sizes are compared, nothing is hashed."""
+    invocation: Invocation = ctx.obj
+    pins = shipped_pins()
+    cache = _cache(invocation)
+    if available:
+        states = [survey(family, cache, deep=False) for _, family in sorted(pins.families.items())]
+    else:
+        states = cached_families(pins, cache)
+        if not states:
+            invocation.note("the cache holds no family; `toktier artifacts list --available` shows what is pinned")
+    return Result(
+        "artifacts_list",
+        lambda: {
+            "cache_dir": None if cache is None else str(cache.root),
+            "available": available,
+            "families": [_listed(state) for state in states],
+        },
+        lambda: _list_text(states, available) if states else "",
+    )
+
+
+def _presence(state: FamilyState) -> str:
+    if state.family.shipped:
+        return "shipped"
+    if state.damaged:
+        return "damaged"
+    if not state.loadable:
+        return "absent" if all(f.status == "missing" for f in state.files) else "not loadable"
+    return "complete" if state.complete else "loadable"
+
+
+def _listed(state: FamilyState) -> dict[str, Any]:
+    return {
+        "family": state.family.name,
+        "repo_id": state.family.repo_id,
+        "revision": state.family.revision,
+        "state": _presence(state).replace(" ", "_"),
+        "bytes": state.size,
+        "pinned_bytes": sum(f.size for f in state.family.files.values()),
+        "verified_at": state.verified_at,
+        "source": state.source,
+        "published_in": [
+            {"kind": p.kind, "package": p.package, "version": p.version} for p in state.family.publications
+        ],
+    }
+
+
+def _list_text(states: list[FamilyState], available: bool) -> str:
+    if available:
+        rows = [
+            (s.family.name, _presence(s), size(s.family.tokenizer.size), s.family.repo_id or "-", _ways(s.family))
+            for s in states
+        ]
+        return columns(("FAMILY", "HERE", "SIZE", "REPOSITORY", "ALSO IN"), rows, right=(2,))
+    rows = [
+        (s.family.name, _presence(s), size(s.size), (s.family.revision or "-")[:12], s.verified_at or "-")
+        for s in states
+    ]
+    return columns(("FAMILY", "STATE", "SIZE", "REVISION", "VERIFIED"), rows, right=(2,))
+
+
+def _ways(family: Family) -> str:
+    return ", ".join(f"{p.kind} {p.requirement}" for p in family.publications) or "-"
+
+
+def verify(
+    ctx: typer.Context,
+    what: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[FAMILY|PATH]...", help="Default: all of the cache.", show_default=False),
+    ] = None,
+    complete: Annotated[bool, typer.Option("--complete", help="Demand every pinned file.")] = False,
+) -> Result:
+    """Hash again what the cache holds, or what a path holds. Reads only.
+
+    Loadable families (tokenizer.json is there and right) pass; --complete demands every pinned file.
+    """
+    invocation: Invocation = ctx.obj
+    pins = shipped_pins()
+    cache = _cache(invocation)
+    named = what or []
+    paths = [name for name in named if name not in pins.families and options.looks_like_path(name)]
+    families = [pins.family(name) for name in named if name not in paths]
+    states = [survey(f, cache, deep=True) for f in families] if named else cached_families(pins, cache, deep=True)
+    if not named and not states:
+        where = "there is no cache directory" if cache is None else f"{cache.root} holds no family"
+        raise ArtifactNotFound(f"nothing to verify: {where}", remedy="toktier artifacts fetch FAMILY")
+    files = [_verify_path(Path(path), pins) for path in paths]
+    extra = [] if named or cache is None else extra_blobs(pins, cache)
+    return Result(
+        "artifacts_verify",
+        lambda: {
+            "families": [_verified(state) for state in states],
+            "paths": files,
+            "extra": [str(path) for path in extra],
+        },
+        lambda: _verify_text(states, files, extra, complete),
+        _verdict(states, files, complete),
+    )
+
+
+def _verify_text(states: list[FamilyState], files: list[dict[str, Any]], extra: list[Path], complete: bool) -> str:
+    parts = [_verified_text(state, complete) for state in states]
+    parts += [_path_text(entry) for entry in files]
+    parts += [f"extra: {path}\n" for path in extra]
+    return "".join(parts)
+
+
+def _verdict(states: list[FamilyState], files: list[dict[str, Any]], complete: bool) -> ExitCode:
+    codes = {ExitCode(f["exit_code"]) for f in files}
+    if any(s.damaged for s in states) or ExitCode.INTEGRITY in codes:
+        return ExitCode.INTEGRITY
+    if any(not s.loadable for s in states):
+        return ExitCode.NOT_FOUND
+    if failing := codes - {ExitCode.DONE}:
+        return min(failing)
+    return ExitCode.INCOMPLETE if complete and any(not s.complete for s in states) else ExitCode.DONE
+
+
+def _verified(state: FamilyState) -> dict[str, Any]:
+    return {
+        "family": state.family.name,
+        "loadable": state.loadable,
+        "complete": state.complete,
+        "valid": not state.damaged,
+        "files": [
+            {
+                "name": f.file.name,
+                "sha256": f.file.sha256,
+                "size": f.file.size,
+                "status": f.status,
+                "error": None if f.error is None else f.error.to_dict(),
+            }
+            for f in state.files
+        ],
+    }
+
+
+def _verified_text(state: FamilyState, complete: bool) -> str:
+    name = state.family.name
+    lines = [f"{name}: {f.error.message}\n" for f in state.files if f.error is not None]
+    missing = ", ".join(f.file.name for f in state.files if f.status == "missing")
+    right = sum(f.status == "ok" for f in state.files)
+    if state.damaged:
+        lines.append(f"{name}: DAMAGED (toktier artifacts fetch {name})\n")
+    elif not state.loadable:
+        lines.append(f"{name}: not in the cache (toktier artifacts fetch {name})\n")
+    elif state.complete:
+        lines.append(f"{name}: ok, complete, {right} of {right} files hashed\n")
+    else:
+        verdict = "INCOMPLETE" if complete else "ok, loadable"
+        lines.append(f"{name}: {verdict}, {right} of {len(state.files)} files hashed; not there: {missing}\n")
+    return "".join(lines)
+
+
+def _verify_path(path: Path, pins: Pins) -> dict[str, Any]:
+    found, error = identify(path, pins)
+    code = ExitCode.DONE if error is None else error.exit_code
+    return {
+        "path": str(path),
+        "files": [
+            {"family": file.family, "name": file.name, "sha256": file.sha256, "where": where} for file, where in found
+        ],
+        "error": None if error is None else error.to_dict(),
+        "exit_code": int(code),
+    }
+
+
+def _path_text(entry: dict[str, Any]) -> str:
+    lines = [f"{f['where']}: ok, {f['family']}'s {f['name']}\n" for f in entry["files"]]
+    if entry["error"] is not None:
+        lines.append(f"{entry['error']['message']}\n")
+    return "".join(lines)
+
+
+def remove(
+    ctx: typer.Context,
+    families: Annotated[list[str], typer.Argument(metavar="FAMILY...", show_default=False)],
+) -> Result:
+    """Take families out of the cache. Content that another family in the cache needs stays."""
+    invocation: Invocation = ctx.obj
+    pins = shipped_pins()
+    wanted = [pins.family(name) for name in dict.fromkeys(families)]
+    cache = _cache(invocation)
+    rows: list[dict[str, Any]] = []
+    for family in wanted:
+        state = survey(family, cache, deep=False)
+        if cache is None or family.shipped or all(f.status == "missing" for f in state.files):
+            where = "comes with toktier and is not in the cache" if family.shipped else "is not in the cache"
+            raise ArtifactNotFound(
+                f"{family.name} {where}", details={"family": family.name}, remedy="toktier artifacts list"
+            )
+    for family in wanted:
+        assert cache is not None
+        freed, shared = remove_family(family, pins, cache)
+        rows.append({"family": family.name, "bytes_freed": freed, "shared_with": shared})
+    return Result(
+        "artifacts_remove",
+        lambda: {"families": rows},
+        lambda: "".join(f"{r['family']}: removed, {size(r['bytes_freed'])} freed\n" for r in rows),
+    )

@@ -1,0 +1,42 @@
+"""`toktier config show`: the settings of this run, and where each came from."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from toktier.config import setting_names
+from toktier_cli import options
+from toktier_cli.invocation import Invocation, Result
+from toktier_cli.table import columns
+
+
+def show(
+    ctx: typer.Context,
+    origin: Annotated[bool, typer.Option("--origin", help="Also where each value came from.")] = False,
+) -> Result:
+    """Settings and directories of this run. Nothing is created."""
+    invocation: Invocation = ctx.obj
+    settings = options.settings_of(invocation)
+    values = {name: getattr(settings, name) for name in setting_names()}
+    origins = {name: settings.origins.get(name, "default") for name in values}
+    return Result(
+        "config",
+        lambda: {"settings": {n: _plain(v) for n, v in values.items()}, "origins": origins},
+        lambda: _text(values, origins, origin),
+    )
+
+
+def _plain(value: Any) -> Any:
+    return str(value) if isinstance(value, Path) else value
+
+
+def _text(values: dict[str, Any], origins: dict[str, str], origin: bool) -> str:
+    def shown(value: Any) -> str:
+        return "-" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+
+    if origin:
+        return columns(("SETTING", "VALUE", "ORIGIN"), [(n, shown(v), origins[n]) for n, v in values.items()])
+    return columns(("SETTING", "VALUE"), [(n, shown(v)) for n, v in values.items()])

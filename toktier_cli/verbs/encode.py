@@ -1,0 +1,148 @@
+"""`toktier encode`: token IDs of a text, a file or stdin, exactly the bytes that are given."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from toktier.errors import EnvironmentFault, UsageError
+from toktier_cli import options
+from toktier_cli.invocation import Invocation, Result
+
+if TYPE_CHECKING:
+    from toktier import Encoding, Tokenizer
+
+FORMATS = ("ids", "u32")
+
+
+def encode(
+    ctx: typer.Context,
+    text: Annotated[
+        str | None, typer.Argument(metavar="[TEXT|-]", help="The text, or - for stdin.", show_default=False)
+    ] = None,
+    family: options.Family = None,
+    file: options.File = None,
+    input_: Annotated[str | None, typer.Option("--input", metavar="PATH", help="Read the text from a file.")] = None,
+    special: Annotated[bool, typer.Option("--special", help="Add the special tokens of the template.")] = False,
+    offsets: Annotated[bool, typer.Option("--offsets", help="Each token with its code point range.")] = False,
+    format_: Annotated[
+        str, typer.Option("--format", metavar="FORMAT", help="ids, or u32: raw little-endian numbers.")
+    ] = "ids",
+    explain: Annotated[bool, typer.Option("--explain", help="Also say which engine served, and why.")] = False,
+    policy: options.Policy = "certified",
+    device: options.DeviceOption = "auto",
+    tokenizer: options.Backend = None,
+    no_tokenizer_fallback: options.NoFallback = False,
+) -> Result:
+    """Token IDs of TEXT, of --input FILE, or of stdin."""
+    invocation: Invocation = ctx.obj
+    if format_ not in FORMATS:
+        raise UsageError(f"--format {format_} is not one of {', '.join(FORMATS)}", remedy="toktier encode --help")
+    if format_ == "u32" and (invocation.json or offsets):
+        raise UsageError("--format u32 goes with neither --json nor --offsets", remedy="toktier encode --help")
+    content = read_text(text, input_)
+    tok = options.load_tokenizer(
+        invocation, family, file, policy=policy, device=device, tokenizer=tokenizer, no_fallback=no_tokenizer_fallback
+    )
+    start = time.perf_counter()
+    encoding = tok.encode(content, add_special_tokens=special)
+    seconds = time.perf_counter() - start
+    if invocation.interactive:
+        invocation.note(
+            f"{len(encoding)} {'token' if len(encoding) == 1 else 'tokens'}, {encoding.backend}, {_duration(seconds)}"
+        )
+    if explain and not invocation.json:
+        for key, value in tok.explain(summary=True).items():
+            invocation.note(f"{key}: {value}")
+    return Result(
+        "encode",
+        lambda: _document(tok, encoding, offsets, explain),
+        lambda: _text(encoding, offsets, format_, invocation.interactive),
+    )
+
+
+def read_text(text: str | None, input_: str | None) -> str | bytes:
+    """The one text that the line names; bytes are UTF-8 and validated by the engine."""
+    if text is not None and input_ is not None:
+        raise UsageError("expected one of TEXT and --input, not both", remedy="toktier encode --help")
+    if input_ is not None:
+        return read_file(input_)
+    if text is None and sys.stdin is not None and sys.stdin.isatty():
+        raise UsageError("no text: give TEXT, --input FILE, or - for stdin", remedy="toktier encode --help")
+    if text is None or text == "-":
+        return sys.stdin.buffer.read() if sys.stdin is not None else b""
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        return os.fsencode(text)  # arguments that are not UTF-8: the engine names the byte
+    return text
+
+
+def read_file(path: str) -> bytes:
+    """All bytes of a file. ArtifactNotFound or EnvironmentFault name it."""
+    from toktier.errors import ArtifactNotFound
+
+    try:
+        with open(path, "rb") as stream:
+            return stream.read()
+    except FileNotFoundError:
+        raise ArtifactNotFound(f"{path} does not exist", details={"path": path}, remedy="check the path") from None
+    except OSError as error:
+        raise EnvironmentFault(
+            f"{path} cannot be read: {error.strerror}",
+            details={"path": path},
+            remedy="check the path and its permissions",
+        ) from None
+
+
+def _text(encoding: Encoding, offsets: bool, format_: str, interactive: bool) -> str | bytes | memoryview:
+    if format_ == "u32":
+        if interactive:
+            raise UsageError("--format u32 writes bytes, and stdout is a terminal", remedy="redirect stdout to a file")
+        return _little_endian(encoding)
+    if not offsets:
+        return " ".join(map(str, encoding.ids)) + "\n"
+    rows = zip(encoding.ids, encoding.offsets, encoding.tokens, strict=True)
+    return "".join(f"{i}\t{start}\t{end}\t{_printable(token)}\n" for i, (start, end), token in rows)
+
+
+def _little_endian(encoding: Encoding) -> bytes | memoryview:
+    view = memoryview(encoding).cast("B")
+    if sys.byteorder == "little":
+        return view
+    from array import array
+
+    numbers = array("I", view.tobytes())
+    numbers.byteswap()
+    return numbers.tobytes()
+
+
+def _printable(token: str) -> str:
+    """One line, whatever the token holds."""
+    return token if token.isprintable() else repr(token)
+
+
+def _document(tok: Tokenizer, encoding: Encoding, offsets: bool, explain: bool) -> dict[str, Any]:
+    document: dict[str, Any] = {
+        "ids": encoding.ids,
+        "count": len(encoding),
+        "backend": encoding.backend,
+        "artifact_sha256": tok.artifact_sha256,
+    }
+    if offsets:
+        document["offsets"] = [list(pair) for pair in encoding.offsets]
+        document["tokens"] = encoding.tokens
+    if explain:
+        document["explain"] = tok.explain(summary=True)
+    return document
+
+
+def _duration(seconds: float) -> str:
+    for unit, scale in (("s", 1.0), ("ms", 1e3), ("µs", 1e6)):
+        if seconds * scale >= 1 or unit == "µs":
+            return f"{seconds * scale:.3g} {unit}"
+    return ""
