@@ -11,7 +11,6 @@ import contextlib
 import errno
 import fcntl
 import os
-import secrets
 import stat
 import time
 from collections.abc import Iterator
@@ -84,7 +83,7 @@ def atomic_writer(path: str | os.PathLike[str], mode: int = FILE_MODE) -> Iterat
     The directory must exist. The final file has exactly `mode`. Raises EnvironmentFault for the host's refusals.
     """
     final = Path(path)
-    temporary = final.parent / f"{_TEMPORARY_PREFIX}{os.getpid()}-{secrets.token_hex(8)}"
+    temporary = final.parent / f"{_TEMPORARY_PREFIX}{os.getpid()}-{os.urandom(8).hex()}"
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
     try:
         descriptor = os.open(temporary, flags, mode)

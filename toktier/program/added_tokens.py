@@ -120,20 +120,21 @@ def place_tokens(
     Raises ProgramUnsupported where an id would be that of another token: a look-up by id then means two tokens.
     """
     size = len(vocabulary)
-    owners = {identity: text for text, identity in vocabulary.items()}
+    taken = set(vocabulary.values()) if tokens else set()
     highest = -1
     placed: list[PlacedToken] = []
     for token, content in zip(tokens, contents, strict=True):
         identity = vocabulary.get(token.content)
         if identity is None:
             identity = highest + 1 if highest >= size else size
-        if owners.setdefault(identity, token.content) != token.content:
-            raise ProgramUnsupported(
-                token.path,
-                f"id {identity}",
-                f"{token.path} ({token.content!r}) is given id {identity}, which is that of {owners[identity]!r};"
-                " two tokens of one id are beyond the compiler",
-            )
+            if identity in taken:
+                raise ProgramUnsupported(
+                    token.path,
+                    f"id {identity}",
+                    f"{token.path} ({token.content!r}) is given id {identity}, which another token has;"
+                    " two tokens of one id are beyond the compiler",
+                )
+            taken.add(identity)
         highest = max(highest, identity)
         placed.append(PlacedToken(token, identity, content))
     return tuple(placed)

@@ -49,6 +49,15 @@ def _constant(text: str) -> NoReturn:
 _decoder = json.JSONDecoder(object_pairs_hook=_object, parse_constant=_constant)
 
 
+def check_size(size: int, name: str) -> None:
+    """Raises NotATokenizer for a file that is too large to be one, before it is read."""
+    if size > MAX_BYTES:
+        raise NotATokenizer(
+            f"{name} has {size:,} bytes; no tokenizer.json has more than {MAX_BYTES:,}",
+            details={"name": name, "size": size},
+        )
+
+
 def parse_json(data: bytes, name: str) -> Any:
     """The value of the JSON text `data`. `name` stands in messages.
 
@@ -56,11 +65,7 @@ def parse_json(data: bytes, name: str) -> Any:
     of thousands of digits, NotATokenizer.
     """
     size = len(data)
-    if size > MAX_BYTES:
-        raise NotATokenizer(
-            f"{name} has {size:,} bytes; no tokenizer.json has more than {MAX_BYTES:,}",
-            details={"name": name, "size": size},
-        )
+    check_size(size, name)
     if not size:
         raise _damaged(name, size, 0, "the file is empty", ends_early=True)
     try:

@@ -1,0 +1,257 @@
+"""Compiled programs on disk: a tokenizer.json is compiled once, and mapped read-only ever after.
+
+A file of the cache is named by the artifact's digest and the compiler's. It is used when its own digest holds (or is
+trusted, `trust.py`), its header names the artifact, and the engine opens it; otherwise it is compiled again and
+replaced. A cache that cannot be written costs a compilation and one notice, never an answer. While the program is at
+hand, no tokenizer.json is parsed and no compiler is imported.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import mmap
+import os
+import stat
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar, overload
+
+from toktier import storage
+from toktier.errors import ArtifactNotFound, EnvironmentFault, ProgramCorrupt
+from toktier.program import trust
+from toktier.program.compiler_identity import compiler_digest
+from toktier.program.file import read_program
+from toktier.program.layout import FORMAT_VERSION, HEADER_SIZE
+from toktier.program.meta import read_meta
+from toktier.program.strict_json import check_size
+
+LOCK_SECONDS = 60.0
+KEPT_PER_ARTIFACT = 4  # programs of other compilers: a few installations may share a cache
+
+Buffer = bytes | mmap.mmap
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class ProgramInfo:
+    """Where a program came from. `path` is None for one that is held in memory; `notice` says why in one sentence.
+    `meta`: see `meta.py`. `trusted`: its digest was not computed now but when the file was last seen to change."""
+
+    artifact_sha256: str
+    fingerprint: str
+    path: Path | None
+    from_cache: bool
+    trusted: bool
+    notice: str | None
+    meta: dict[str, Any] = field(repr=False)
+
+
+@overload
+def load_or_compile(
+    source: bytes | str | os.PathLike[str],
+    cache_dir: Path | None,
+    *,
+    name: str | None = None,
+    sha256: str | None = None,
+) -> tuple[Buffer, ProgramInfo]: ...
+
+
+@overload
+def load_or_compile(
+    source: bytes | str | os.PathLike[str],
+    cache_dir: Path | None,
+    *,
+    opener: Callable[[Buffer], T],
+    name: str | None = None,
+    sha256: str | None = None,
+) -> tuple[T, ProgramInfo]: ...
+
+
+def load_or_compile(
+    source: bytes | str | os.PathLike[str],
+    cache_dir: Path | None,
+    *,
+    opener: Callable[[Buffer], Any] = lambda buffer: buffer,
+    name: str | None = None,
+    sha256: str | None = None,
+) -> tuple[Any, ProgramInfo]:
+    """The program of a tokenizer.json, given as its bytes or its path, and where it came from.
+
+    `cache_dir`: directory of programs (made when needed), None for none. `opener` turns the bytes of a program into
+    what is returned first, and refuses with ValueError or ProgramCorrupt: a cached program is then compiled again.
+    `name` stands in messages. `sha256` (hex): digest of the source where the caller has verified it.
+
+    Raises ArtifactNotFound, EnvironmentFault (unreadable), and what `read_tokenizer` raises.
+    """
+    artifact = _Artifact(source, name, cache_dir, sha256)
+    if cache_dir is None:
+        return _in_memory(artifact, opener, "there is no cache directory")
+    found = _open_cached(cache_dir, artifact.digest, opener)
+    if found is not None:
+        return found
+    artifact.read()  # from here on `digest` is that of the bytes in hand
+    path = program_path(cache_dir, artifact.digest)
+    lock = storage.FileLock(path.with_suffix(".lock"), LOCK_SECONDS)
+    try:
+        storage.make_directory(cache_dir)
+        lock.acquire()
+    except EnvironmentFault as error:
+        return _open_cached(cache_dir, artifact.digest, opener) or _in_memory(artifact, opener, error.message)
+    try:
+        found = _open_cached(cache_dir, artifact.digest, opener)  # by the process that held the lock
+        if found is not None:
+            return found
+        program = artifact.compile()
+        storage.atomic_write(path, program)
+        _tidy(cache_dir, artifact.digest)
+    except EnvironmentFault as error:
+        return _in_memory(artifact, opener, error.message)
+    finally:
+        lock.release()
+    mapped = _map(path)
+    if mapped is None:
+        return _in_memory(artifact, opener, f"{path} has vanished")
+    return _finish(mapped[0], opener, path=path, notice=None)
+
+
+def program_path(cache_dir: Path, artifact_sha256: str) -> Path:
+    """Where the program of an artifact lies for this compiler."""
+    return cache_dir / f"{artifact_sha256}.{compiler_digest()[:32]}.v{FORMAT_VERSION}.program"
+
+
+class _Artifact:
+    """The source, read no more than once and no earlier than needed."""
+
+    def __init__(
+        self,
+        source: bytes | str | os.PathLike[str],
+        name: str | None,
+        cache_dir: Path | None,
+        sha256: str | None,
+    ) -> None:
+        self.data: bytes | None = None
+        self._program: bytes | None = None
+        self._path: Path | None = None
+        self._hint: Path | None = None
+        if isinstance(source, bytes):
+            self.name = name or "tokenizer.json"
+            self.data = source
+            self.digest = sha256 or hashlib.sha256(source).hexdigest()
+            return
+        self._path = Path(source)
+        self.name = name or os.fspath(source)
+        if cache_dir is not None:
+            place = hashlib.sha256(os.fsencode(self._path.absolute())).hexdigest()
+            self._hint = cache_dir / "sources" / f"{place}.json"
+        known = sha256 or self._trusted()
+        if known is not None:
+            self.digest = known
+        else:
+            self.read()
+
+    def _trusted(self) -> str | None:
+        if self._path is None or self._hint is None:
+            return None
+        with contextlib.suppress(OSError):
+            return trust.trusted_digest(self._path.stat(), self._hint)
+        return None
+
+    def read(self) -> bytes:
+        """The bytes; `digest` becomes theirs."""
+        if self.data is not None:
+            return self.data
+        assert self._path is not None
+        try:
+            descriptor = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+            with os.fdopen(descriptor, "rb") as file:
+                status = os.fstat(descriptor)
+                if not stat.S_ISREG(status.st_mode):
+                    raise ArtifactNotFound(f"{self.name} is no regular file", details={"path": os.fspath(self._path)})
+                check_size(status.st_size, self.name)
+                self.data = file.read()
+        except FileNotFoundError:
+            raise ArtifactNotFound(f"there is no file {self.name}", details={"path": os.fspath(self._path)}) from None
+        except OSError as error:
+            raise storage.environment_fault(error, "read", self._path) from None
+        self.digest = hashlib.sha256(self.data).hexdigest()
+        if self._hint is not None:
+            with contextlib.suppress(EnvironmentFault):
+                storage.make_directory(self._hint.parent)
+                trust.record_digest(status, self.digest, self._hint)
+        return self.data
+
+    def compile(self) -> bytes:
+        """The program of the bytes in hand, compiled no more than once."""
+        if self._program is None:
+            from toktier.program.compile import compile_tokenizer
+
+            self._program = compile_tokenizer(self.read(), self.name, sha256=self.digest)
+        return self._program
+
+
+def _open_cached(cache_dir: Path, digest: str, opener: Callable[[Buffer], Any]) -> tuple[Any, ProgramInfo] | None:
+    """The cached program, or None when there is none that holds."""
+    path = program_path(cache_dir, digest)
+    mapped = _map(path)
+    if mapped is None:
+        return None
+    buffer, status = mapped
+    hint = path.with_suffix(".verified")
+    header = hashlib.sha256(memoryview(buffer)[:HEADER_SIZE]).hexdigest()  # holds the digest of the rest
+    trusted = trust.trusted_digest(status, hint) == header
+    with contextlib.suppress(ProgramCorrupt, ValueError):
+        program = read_program(memoryview(buffer), verify_digest=not trusted)
+        if program.artifact_sha256 == digest:
+            if not trusted:
+                trust.record_digest(status, header, hint)
+            return _finish(buffer, opener, path=path, notice=None, from_cache=True, trusted=trusted)
+    return None
+
+
+def _map(path: Path) -> tuple[mmap.mmap, os.stat_result] | None:
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except OSError:
+        return None
+    try:
+        return mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ), os.fstat(descriptor)
+    except (OSError, ValueError):  # ValueError: an empty file
+        return None
+    finally:
+        os.close(descriptor)
+
+
+def _in_memory(artifact: _Artifact, opener: Callable[[Buffer], Any], reason: str) -> tuple[Any, ProgramInfo]:
+    artifact.read()
+    return _finish(artifact.compile(), opener, path=None, notice=_notice(reason))
+
+
+def _notice(reason: str) -> str:
+    return f"the compiled program is held in memory only: {reason}"
+
+
+def _finish(
+    buffer: Buffer,
+    opener: Callable[[Buffer], Any],
+    *,
+    path: Path | None,
+    notice: str | None,
+    from_cache: bool = False,
+    trusted: bool = False,
+) -> tuple[Any, ProgramInfo]:
+    program = read_program(memoryview(buffer), verify_digest=False)
+    meta = read_meta(program.section("META"))
+    info = ProgramInfo(program.artifact_sha256, program.fingerprint, path, from_cache, trusted, notice, meta)
+    return opener(buffer), info
+
+
+def _tidy(cache_dir: Path, digest: str) -> None:
+    """Removes what killed writers left, and programs of this artifact but the newest few. Mapped ones stay valid."""
+    storage.remove_stale_temporaries(cache_dir)
+    with contextlib.suppress(OSError):
+        programs = sorted(cache_dir.glob(f"{digest}.*.program"), key=lambda path: path.stat().st_mtime, reverse=True)
+        for path in programs[KEPT_PER_ARTIFACT:]:
+            path.unlink()
+            path.with_suffix(".verified").unlink(missing_ok=True)
