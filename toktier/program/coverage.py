@@ -1,6 +1,6 @@
-"""Texts over classes that show a pre-tokenizer equal to boundary tables: two-sided W-method suites, contexts that tell
-all classes apart, all class strings of a length. Generated from the tables alone; what runs them, and against what, is
-the caller's. Not here: coverage of merges and of added tokens.
+"""Texts over classes that show a pre-tokenizer equal to boundary tables: W-method suites of the tables and of their
+one-pass form, contexts that tell all classes apart, all class strings of a length. Generated from the tables alone;
+what runs them, and against what, is the caller's. Not here: coverage of merges and of added tokens.
 
 Class strings are `bytes`, one class a byte. One string checks every position in it.
 """
@@ -8,6 +8,8 @@ Class strings are `bytes`, one class a byte. One string checks every position in
 from __future__ import annotations
 
 import itertools
+import struct
+from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
@@ -20,10 +22,11 @@ from toktier.program.equivalence import (
     right_blocks,
     right_rows,
 )
-from toktier.program.interpret import run_two_pass
+from toktier.program.interpret import run_token_automaton, run_two_pass
 
 if TYPE_CHECKING:
     from toktier.program.boundary import BoundaryTables
+    from toktier.program.token_automaton import TokenAutomaton
 
 
 def class_strings(n_class: int, length: int) -> Iterator[bytes]:
@@ -128,13 +131,40 @@ def w_suite(tables: BoundaryTables, extra: int = 0) -> list[bytes]:
     before = _both(before_access, nonempty_access(before_access, left_rows(tables), backwards=False))
     behind = _both(behind_access, nonempty_access(behind_access, right_rows(tables), backwards=True))
     middles = [text for length in range(extra + 2) for text in class_strings(tables.n_class, length)]
-    suite: set[bytes] = set()
-    suite.update(_product(before, middles, characterising_behind(tables)))
-    suite.update(_product(characterising_before(tables), middles, behind))
-    matrix_middles = middles if extra else [b""]
-    suite.update(_product(before, matrix_middles, behind))
-    suite.discard(b"")
-    return sorted(suite, key=lambda text: (len(text), text))
+    left = _product(before, middles, characterising_behind(tables))
+    right = _product(characterising_before(tables), middles, behind)
+    matrix = _product(before, middles if extra else [b""], behind)
+    return _ordered(text for text in itertools.chain(left, right, matrix) if text)
+
+
+def token_suite(automaton: TokenAutomaton) -> list[bytes]:
+    """The W-method suite of the one-pass form, from the empty text on: every transition, followed by texts that tell
+    all states apart, and the end of text in every state. For an engine that reads these tables: `w_suite` reaches every
+    entry of the boundary tables but not of these.
+    """
+    n = automaton.n_class
+    single = list(class_strings(n, 1))
+    targets = struct.unpack(f"<{automaton.n_state * n}H", automaton.next)
+    access, queue = {automaton.start: b""}, deque([automaton.start])
+    while queue:
+        state = queue.popleft()
+        for c, target in enumerate(targets[state * n : (state + 1) * n]):
+            if target not in access:
+                access[target] = access[state] + single[c]
+                queue.append(target)
+
+    def values(state: int, text: bytes) -> bytes:
+        return run_token_automaton(automaton, text, state)
+
+    def longer(text: bytes) -> Iterator[bytes]:
+        return (text + c for c in single)
+
+    behind = [b"", *_characterise(access, range(automaton.n_state), single, values, longer)]
+    return _ordered(_product(list(access.values()), [b"", *single], behind))
+
+
+def _ordered(texts: Iterable[bytes]) -> list[bytes]:
+    return sorted(set(texts), key=lambda text: (len(text), text))
 
 
 def _both(access: dict[int, bytes], nonempty: dict[int, bytes]) -> list[bytes]:

@@ -32,54 +32,46 @@ def run_two_pass(tables: BoundaryTables, classes: bytes) -> bytes:
     return bytes(values)
 
 
-def run_token_automaton(automaton: TokenAutomaton, classes: bytes) -> bytes:
-    """One read a class, positions decided in ascending order. Raises InternalError where the tables break a rule of
-    docs/program-format.md: pending counts that do not fit, an action on a position that is not pending, wrong order.
+def run_token_automaton(automaton: TokenAutomaton, classes: bytes, state: int | None = None) -> bytes:
+    """One read a class, piece starts decided in ascending order. From another `state` than the start, the result begins
+    with one value for each position that is pending there, oldest first.
+
+    Raises InternalError where the tables break a rule of docs/program-format.md: pending counts that do not fit, an
+    action on a position that is not pending, a piece start decided before an older position.
     """
     n = automaton.n_class
-    values = bytearray(len(classes))
-    pending: list[int] = []
-    last = -1
-
-    def decide(position: int, value: int) -> None:
-        nonlocal last
-        if value:
-            if position <= last:
-                raise InternalError(f"position {position} was decided after position {last}")
-            last = position
-        values[position] = value
-
-    state = automaton.start
-    for i, c in enumerate(classes):
-        if len(pending) != automaton.pending[state]:
-            raise InternalError(f"state {state} has {len(pending)} pending positions, not {automaton.pending[state]}")
+    state = automaton.start if state is None else state
+    first = automaton.pending[state]
+    values = bytearray(first + len(classes))
+    pending = list(range(first))
+    for i, c in enumerate(classes, first):
         entry = state * n + c
         action, kept = automaton.actions[entry], []
         for k in range(3):
             what = action >> (2 + 2 * k) & 3
             if k >= len(pending):
                 if what:
-                    raise InternalError(
-                        f"state {state}, class {c}: an action on pending position {k}, which is not there"
-                    )
+                    raise InternalError(f"state {state}, class {c}: action on pending position {k}, which is not there")
             elif what == 0:
                 kept.append(pending[k])
             elif kept and what != 2:
                 raise InternalError(f"state {state}, class {c}: position {k} decided before an older one")
             else:
-                decide(pending[k], (0, 1, 0, 2)[what])
+                values[pending[k]] = (0, 1, 0, 2)[what]
         own = action & 3
         if own == 3:
             kept.append(i)
         elif own and kept:
             raise InternalError(f"state {state}, class {c}: the new position decided before an older one")
         else:
-            decide(i, own)
+            values[i] = own
         pending = kept
         state = int.from_bytes(automaton.next[2 * entry : 2 * entry + 2], "little")
+        if len(pending) != automaton.pending[state]:
+            raise InternalError(f"state {state} has {len(pending)} pending positions, not {automaton.pending[state]}")
     ends = automaton.eof[state]
     if ends >> (2 * len(pending)):
         raise InternalError(f"state {state}: the end of text decides positions that are not pending")
     for k, position in enumerate(pending):
-        decide(position, ends >> (2 * k) & 3)
+        values[position] = ends >> (2 * k) & 3
     return bytes(values)
