@@ -1,0 +1,50 @@
+"""Fixtures shared by all tests: where the wider material lies, real and small tokenizers, an isolated home.
+
+Tests never read the caller's settings: every TOKTIER_ variable is removed, and TOKTIER_HOME is a fresh directory.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+if str(ROOT) not in sys.path:
+    sys.path.insert(0, str(ROOT))  # tests.support is imported by name; import mode importlib adds nothing to the path
+
+from tests.support.material import SHARED, Artifacts  # noqa: E402
+
+
+@pytest.fixture(scope="session", autouse=True)
+def isolated_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A fresh TOKTIER_HOME for the whole session, and none of the caller's settings."""
+    home = tmp_path_factory.mktemp("home")
+    saved = {name: value for name, value in os.environ.items() if name.startswith("TOKTIER_")}
+    for name in saved:
+        del os.environ[name]
+    os.environ["TOKTIER_HOME"] = str(home)
+    yield home
+    del os.environ["TOKTIER_HOME"]
+    os.environ.update(saved)
+
+
+@pytest.fixture(scope="session")
+def shared() -> Path:
+    """The directory of cases, corpus and artifacts beside the repository; skips where there is none."""
+    if SHARED is None:
+        pytest.skip("needs ../shared (real artifacts, corpus, cases), which is not here")
+    return SHARED
+
+
+@pytest.fixture(scope="session")
+def artifacts(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> Artifacts:
+    """Real tokenizer.json files, unpacked on first use."""
+    return Artifacts(shared, tmp_path_factory.mktemp("artifacts"))
+
+
+def pytest_report_header() -> str:
+    return f"wider material (../shared): {'present' if SHARED else 'absent, its suites are skipped'}"
