@@ -143,7 +143,7 @@ def parse_pins(data: bytes, where: str = "artifact_pins.json") -> Pins:
         if claimed != observed:
             raise ValueError(f"root_digest is {claimed}, its content gives {observed}")
         return Pins({name: _family(name, entry) for name, entry in document["families"].items()}, claimed)
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         problem = f"lacks {error}" if isinstance(error, KeyError) else str(error)
         raise RegistryInvalid(
             f"the table of pinned artifacts {where} is damaged: {problem}",
