@@ -1,0 +1,112 @@
+// Matching by a walk down the trie from every candidate start. A candidate needs its first two bytes to begin a token, so
+// ordinary text is passed by table look-ups alone; a walk is never longer than the longest added token.
+#include "added_tokens.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "counters.h"
+
+namespace toktier {
+
+std::uint32_t AddedTokenScan::candidate(std::uint32_t i) const {
+  const Matcher& m = matcher_;
+  const auto begins = [&](std::uint32_t at) {
+    if (at + 1 >= size_) return true;
+    const std::uint32_t second = text_[at + 1];
+    return (m.two_bytes[std::uint32_t{text_[at]} << 2 | second >> 6] >> (second & 63) & 1) != 0;
+  };
+  if (m.start_count == 1) {
+    while (i < size_) {
+      const void* hit = std::memchr(text_ + i, m.start_byte, size_ - i);
+      if (hit == nullptr) return size_;
+      i = static_cast<std::uint32_t>(static_cast<const std::uint8_t*>(hit) - text_);
+      if (begins(i)) return i;
+      ++i;
+    }
+    return size_;
+  }
+  const std::uint8_t* starts = m.starts;
+  for (;;) {
+    while (size_ - i >= 4 && (starts[text_[i]] | starts[text_[i + 1]] | starts[text_[i + 2]] | starts[text_[i + 3]]) == 0) i += 4;
+    while (i < size_ && starts[text_[i]] == 0) ++i;
+    if (i >= size_ || begins(i)) return i;
+    ++i;
+  }
+}
+
+bool AddedTokenScan::find(AddedMatch& match) {
+  const Matcher& m = matcher_;
+  for (std::uint32_t i = at_; (i = candidate(i)) < size_; ++i) {
+    std::uint32_t node = m.root_child[text_[i]], end = i + 1, best = TT_NONE;
+    if (node == TT_NONE) continue;
+    for (;;) {
+      if (m.token[node] != TT_NONE && (end == size_ || !tt_is_continuation(text_[end]))) {
+        best = m.token[node];
+        match = {i, end, best};
+      }
+      if (end == size_) break;
+      const std::uint8_t* first = m.edge_byte.data + m.first_edge[node];
+      const std::uint8_t* last = m.edge_byte.data + m.first_edge[node + 1];
+      const std::uint8_t* edge = last - first == 1 ? first : std::lower_bound(first, last, text_[end]);
+      if (edge == last || *edge != text_[end]) break;
+      node = m.edge_child[static_cast<std::uint64_t>(edge - m.edge_byte.data)];
+      ++end;
+    }
+    TOKTIER_COUNT(matcher_steps, end - i);
+    if (best != TT_NONE) return true;
+  }
+  return false;
+}
+
+bool AddedTokenScan::is_word_at(std::uint32_t position) const {
+  std::uint32_t length;
+  return position < size_ && (program_.char_bits(tt_utf8_next(text_ + position, length)) & TT_CHAR_WORD) != 0;
+}
+
+bool AddedTokenScan::is_word_before(std::uint32_t position) const {
+  std::uint32_t length;
+  return position > 0 && (program_.char_bits(tt_utf8_previous(text_ + position, length)) & TT_CHAR_WORD) != 0;
+}
+
+// Start of the white space that ends at `position`, but not before the end of the previous match.
+std::uint32_t AddedTokenScan::space_begin(std::uint32_t position) const {
+  while (position > kept_end_) {
+    std::uint32_t length;
+    if ((program_.char_bits(tt_utf8_previous(text_ + position, length)) & TT_CHAR_SPACE) == 0) break;
+    position -= length;
+    TOKTIER_COUNT(matcher_steps, 1);
+  }
+  return std::max(position, kept_end_);
+}
+
+std::uint32_t AddedTokenScan::space_end(std::uint32_t position) {
+  if (space_from_ <= position && position <= space_to_) return space_to_;
+  space_from_ = position;
+  while (position < size_) {
+    std::uint32_t length;
+    if ((program_.char_bits(tt_utf8_next(text_ + position, length)) & TT_CHAR_SPACE) == 0) break;
+    position += length;
+    TOKTIER_COUNT(matcher_steps, 1);
+  }
+  space_to_ = position;
+  return position;
+}
+
+bool AddedTokenScan::next(AddedMatch& match) {
+  if (matcher_.empty()) return false;
+  while (find(match)) {
+    at_ = match.end;  // a match that is passed over consumes its range too
+    const std::uint32_t flags = program_.added[match.token].flags;
+    if (plain_ && (flags & TT_ADDED_SPECIAL) != 0) continue;
+    if ((flags & TT_ADDED_SINGLE_WORD) != 0 && (is_word_before(match.begin) || is_word_at(match.end))) continue;
+    if ((flags & TT_ADDED_LSTRIP) != 0) match.begin = space_begin(match.begin);
+    if ((flags & TT_ADDED_RSTRIP) != 0) match.end = space_end(match.end);
+    if (match.begin > match.end) match.begin = match.end;  // the reference fails here: a token of white space after an rstrip one
+    kept_end_ = match.end;
+    return true;
+  }
+  return false;
+}
+
+}  // namespace toktier

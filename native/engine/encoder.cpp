@@ -1,0 +1,276 @@
+// Context: the stages of docs/reference-semantics.md in order. Added tokens on raw text, normalizer and added tokens on
+// normalized text for every segment between them, pieces, ids; then truncation, special tokens, trimmed offsets, padding.
+#include <algorithm>
+
+#include "added_tokens.h"
+#include "counters.h"
+#include "normalizer.h"
+#include "piece_encoder.h"
+#include "splitter.h"
+
+namespace toktier {
+
+namespace {
+
+// Text-sized buffers beyond this are given back after the call that needed them.
+constexpr std::size_t kept_bytes = 1u << 20;
+
+struct Spaces {
+  std::uint32_t leading, trailing;  // characters
+};
+
+// White space as the trimming post-processor sees it in a token string: also the byte alphabet's character for a blank.
+Spaces count_spaces(const Program& p, std::string_view token) {
+  constexpr std::uint32_t mapped_blank = 0x120;
+  const auto* const text = reinterpret_cast<const std::uint8_t*>(token.data());
+  const auto size = static_cast<std::uint32_t>(token.size());
+  const auto is_space = [&](std::uint32_t cp) { return cp == mapped_blank || (p.char_bits(cp) & TT_CHAR_SPACE) != 0; };
+  Spaces spaces{0, 0};
+  std::uint32_t length;
+  for (std::uint32_t i = 0; i < size && is_space(tt_utf8_next(text + i, length)); i += length) ++spaces.leading;
+  for (std::uint32_t i = size; i > 0 && is_space(tt_utf8_previous(text + i, length)); i -= length) ++spaces.trailing;
+  return spaces;
+}
+
+// The same for a token that the model made: its own string, even where an added token of the same id has another one.
+Spaces count_model_spaces(const Program& p, std::uint32_t id) {
+  const std::string_view raw = p.raw_text(id);
+  if ((p.token_flags[id] & TT_TOKEN_ADDED) == 0 || raw.empty()) return count_spaces(p, p.token_text(id));
+  if (p.byte_symbol == nullptr) return count_spaces(p, raw);
+  Spaces spaces{0, 0};
+  while (spaces.leading < raw.size() && raw[spaces.leading] == ' ') ++spaces.leading;
+  while (spaces.trailing < raw.size() && raw[raw.size() - 1 - spaces.trailing] == ' ') ++spaces.trailing;
+  return spaces;
+}
+
+}  // namespace
+
+struct Context::State {
+  explicit State(std::shared_ptr<const Program> p) : owner(std::move(p)), program(*owner), pieces(program) {}
+
+  void core(std::string_view text, const EncodeOptions& options);
+  void raw_segment(const Segment& segment, const EncodeOptions& options);
+  void normalized_segment(const Segment& segment);
+  void added_token(const Segment& segment, const AddedMatch& match);
+  void trim(std::size_t begin, std::size_t end);
+  void shrink();
+
+  std::shared_ptr<const Program> owner;
+  const Program& program;
+  PieceEncoder pieces;
+  NormalizerRun normalizer;
+  SegmentBuffer prefixed;
+  Scratch<std::uint32_t> origin;
+  Scratch<std::uint8_t> right_states;
+  BoundaryLot lot;
+  TokenBuffer tokens;
+  // Trimming looks at the text that an added token matched; by index in `tokens`.
+  struct Added {
+    std::size_t index;
+    Spaces spaces;
+  };
+  Scratch<Added> added;
+  bool trims = false;  // of the running call
+};
+
+void Context::State::core(std::string_view text, const EncodeOptions& options) {
+  if (text.size() > longest_text) throw TextError{static_cast<std::size_t>(longest_text), "the text is longer than 4 GiB"};
+  tokens.ids.clear();
+  tokens.offsets.clear();
+  added.clear();
+  trims = options.offsets && options.post_process && program.flag(TT_FLAG_TRIM_OFFSETS);
+  const auto* const bytes = reinterpret_cast<const std::uint8_t*>(text.data());
+  const auto size = static_cast<std::uint32_t>(text.size());
+  if (size == 0) return;
+  if (options.offsets) {
+    origin.resize(size);
+    std::uint32_t index = TT_NONE;
+    for (std::uint32_t i = 0; i < size; ++i) origin[i] = index += !tt_is_continuation(bytes[i]);
+  }
+  const Segment whole{bytes, size, options.offsets ? origin.data() : nullptr};
+  AddedTokenScan scan(program, 0, bytes, size, options.plain);
+  AddedMatch match;
+  for (std::uint32_t end = 0;; end = scan.kept_end()) {
+    const bool found = scan.next(match);
+    const std::uint32_t begin = found ? match.begin : size;
+    if (end < begin) raw_segment(whole.part(end, begin), options);
+    if (!found) break;
+    added_token(whole, match);
+  }
+}
+
+void Context::State::raw_segment(const Segment& raw, const EncodeOptions& options) {
+  const Segment segment = program.normalizer.empty() ? raw : normalizer.run(program, raw);
+  AddedTokenScan scan(program, 1, segment.text, segment.size, options.plain);
+  AddedMatch match;
+  for (std::uint32_t end = 0;; end = scan.kept_end()) {
+    const bool found = scan.next(match);
+    const std::uint32_t begin = found ? match.begin : segment.size;
+    if (end < begin) normalized_segment(segment.part(end, begin));
+    if (!found) break;
+    added_token(segment, match);
+  }
+}
+
+void Context::State::normalized_segment(const Segment& given) {
+  Segment segment = given;
+  if (program.flag(TT_FLAG_ADD_PREFIX_SPACE) && segment.text[0] != ' ') {
+    prefixed.text.clear();
+    prefixed.text.push(' ');
+    prefixed.text.append(segment.text, segment.size);
+    if (segment.origin != nullptr) {
+      prefixed.origin.clear();
+      prefixed.origin.push(segment.origin[0]);
+      prefixed.origin.append(segment.origin, segment.size);
+    }
+    TOKTIER_COUNT(bytes_copied, segment.size + 1);
+    segment = prefixed.view(segment.origin != nullptr);
+  }
+  if (program.boundary.n_class == 0) {
+    pieces.encode(segment, 0, segment.size, tokens);
+    return;
+  }
+  BoundaryScan scan(program, segment.text, segment.size, program.boundary.n_token == 0, right_states);
+  std::uint32_t begin = 0;
+  bool dropped = false;
+  while (scan.next(lot))
+    for (std::uint32_t k = 0; k < lot.count; ++k) {
+      const std::uint32_t position = lot.position[k];
+      if (position > begin && !dropped) pieces.encode(segment, begin, position, tokens);
+      begin = position;
+      dropped = lot.value[k] == TT_BOUNDARY_DROPPED;
+    }
+  if (!dropped) pieces.encode(segment, begin, segment.size, tokens);
+}
+
+void Context::State::added_token(const Segment& segment, const AddedMatch& match) {
+  const bool empty = match.begin == match.end;
+  if (segment.origin != nullptr) {
+    const std::uint32_t first = segment.origin[empty ? match.end - 1 : match.begin];
+    tokens.offsets.push({first, segment.origin[match.end - 1] + 1});
+  }
+  if (trims) {
+    const std::string_view text(reinterpret_cast<const char*>(segment.text) + match.begin, match.end - match.begin);
+    added.push({tokens.ids.size(), count_spaces(program, text)});
+  }
+  tokens.ids.push(program.added[match.token].id);
+}
+
+// Offsets of tokens[begin, end), the ones that truncation left.
+void Context::State::trim(std::size_t begin, std::size_t end) {
+  std::size_t next_added = 0;
+  for (std::size_t i = begin; i < end; ++i) {
+    while (next_added < added.size() && added[next_added].index < i) ++next_added;
+    const bool is_added = next_added < added.size() && added[next_added].index == i;
+    Spaces spaces = is_added ? added[next_added].spaces : count_model_spaces(program, tokens.ids[i]);
+    Offset& offset = tokens.offsets[i];
+    if (spaces.leading > 0) {
+      // A single blank before the first token is taken for the one that add_prefix_space put there.
+      const bool first = i == begin || offset.begin == 0;
+      if (first && program.flag(TT_FLAG_TRIM_PREFIX_SPACE) && spaces.leading == 1) spaces.leading = 0;
+      offset.begin = std::min(offset.begin + spaces.leading, offset.end);
+    }
+    if (spaces.trailing > 0 && offset.end >= spaces.trailing) offset.end = std::max(offset.end - spaces.trailing, offset.begin);
+  }
+}
+
+void Context::State::shrink() {
+  const std::size_t held = pieces.bytes() + normalizer.bytes() + prefixed.text.bytes() + prefixed.origin.bytes() + origin.bytes() +
+                           right_states.bytes() + tokens.ids.bytes() + tokens.offsets.bytes() + added.bytes();
+  if (held <= kept_bytes) return;
+  pieces.release();
+  normalizer.release();
+  prefixed.text.release();
+  prefixed.origin.release();
+  origin.release();
+  right_states.release();
+  tokens.ids.release();
+  tokens.offsets.release();
+  added.release();
+}
+
+namespace {
+
+// What is kept of `size` ids, and how much is put around it.
+struct Layout {
+  std::size_t begin, end;             // of the core ids
+  std::size_t before, after;          // special tokens
+  std::size_t pad_before, pad_after;
+  std::size_t total() const { return pad_before + before + (end - begin) + after + pad_after; }
+};
+
+Layout lay_out(const Program& p, std::size_t size, const EncodeOptions& options) {
+  Layout l{0, size, 0, 0, 0, 0};
+  if (!options.post_process) return l;
+  const std::uint32_t* const conf = p.conf;
+  const std::uint64_t special = p.before.size + p.after.size;
+  const std::uint64_t room = options.add_special_tokens ? special : 0;
+  // Special tokens that leave less than nothing: the reference's subtraction wraps, and it truncates nothing.
+  if (conf[TT_CONF_TRUNC_ON] != 0 && room <= conf[TT_CONF_TRUNC_MAX]) {
+    const std::uint64_t limit = conf[TT_CONF_TRUNC_MAX] - room;
+    if (size > limit) {
+      if (limit > 0 && conf[TT_CONF_TRUNC_STRIDE] >= limit)
+        throw SettingsError{conf[TT_CONF_TRUNC_STRIDE] == TT_NONE
+                                ? "the stored truncation cuts only a second text, and there is none"
+                                : "the stored truncation has a stride that is not below the " + std::to_string(limit) +
+                                      " tokens that are left for the text"};
+      if (conf[TT_CONF_TRUNC_LEFT] != 0)
+        l.begin = size - limit;
+      else
+        l.end = limit;
+    }
+  }
+  if (options.add_special_tokens) {
+    l.before = p.before.size;
+    l.after = p.after.size;
+  }
+  if (conf[TT_CONF_PAD_MODE] != TT_PAD_NONE) {
+    const std::size_t length = l.total();
+    std::uint64_t wanted = conf[TT_CONF_PAD_MODE] == TT_PAD_FIXED ? conf[TT_CONF_PAD_FIXED] : length;
+    const std::uint32_t multiple = conf[TT_CONF_PAD_MULTIPLE];
+    if (multiple != 0 && multiple != TT_NONE && wanted % multiple != 0) wanted += multiple - wanted % multiple;
+    if (wanted > length) (conf[TT_CONF_PAD_LEFT] != 0 ? l.pad_before : l.pad_after) = wanted - length;
+  }
+  return l;
+}
+
+}  // namespace
+
+Context::Context(std::shared_ptr<const Program> program) : state_(std::make_unique<State>(std::move(program))) {}
+Context::~Context() = default;
+
+void Context::encode(std::string_view text, const EncodeOptions& options, Result& out) {
+  State& s = *state_;
+  const Program& p = s.program;
+  out.ids.clear();
+  out.offsets.clear();
+  s.core(text, options);
+  const Layout l = lay_out(p, s.tokens.ids.size(), options);
+  const std::uint32_t pad = p.conf[TT_CONF_PAD_ID];
+  out.ids.reserve(l.total());
+  out.ids.insert(out.ids.end(), l.pad_before, pad);
+  if (l.before != 0) out.ids.insert(out.ids.end(), p.before.data, p.before.data + l.before);
+  out.ids.insert(out.ids.end(), s.tokens.ids.data() + l.begin, s.tokens.ids.data() + l.end);
+  if (l.after != 0) out.ids.insert(out.ids.end(), p.after.data, p.after.data + l.after);
+  out.ids.insert(out.ids.end(), l.pad_after, pad);
+  if (options.offsets) {
+    if (s.trims) s.trim(l.begin, l.end);
+    out.offsets.reserve(l.total());
+    out.offsets.insert(out.offsets.end(), l.pad_before + l.before, Offset{0, 0});
+    out.offsets.insert(out.offsets.end(), s.tokens.offsets.data() + l.begin, s.tokens.offsets.data() + l.end);
+    out.offsets.insert(out.offsets.end(), l.after + l.pad_after, Offset{0, 0});
+  }
+  s.shrink();
+}
+
+std::size_t Context::count(std::string_view text, const EncodeOptions& options) {
+  State& s = *state_;
+  EncodeOptions without_offsets = options;
+  without_offsets.offsets = false;
+  s.core(text, without_offsets);
+  const std::size_t total = lay_out(s.program, s.tokens.ids.size(), options).total();
+  s.shrink();
+  return total;
+}
+
+}  // namespace toktier

@@ -1,0 +1,162 @@
+// Replace, Prepend, Lowercase and Strip, and the order of operations. What each does to alignment is the reference's: a
+// character that takes another's place has its origin, an inserted one the origin of the character before it.
+#include "normalizer.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "counters.h"
+
+namespace toktier {
+
+namespace {
+
+const std::uint8_t* bytes_of(std::string_view s) { return reinterpret_cast<const std::uint8_t*>(s.data()); }
+
+void check_size(std::uint64_t size) {
+  if (size > longest_text) throw TextError{0, "the normalized text is longer than 4 GiB"};
+}
+
+void replace_literal(const NormalizerOp& op, const Segment& in, Rewriter& out) {
+  const std::size_t length = op.a.size();
+  for (std::uint32_t i = 0; i < in.size;) {
+    const void* hit = length == 1 ? std::memchr(in.text + i, op.a[0], in.size - i)
+                                  : memmem(in.text + i, in.size - i, op.a.data(), length);
+    if (hit == nullptr) break;
+    const auto begin = static_cast<std::uint32_t>(static_cast<const std::uint8_t*>(hit) - in.text);
+    const auto end = static_cast<std::uint32_t>(begin + length);
+    // The reference removes the match and inserts after it, so the origin is that of the match's last character.
+    out.replace(begin, end, bytes_of(op.b), static_cast<std::uint32_t>(op.b.size()), in.origin == nullptr ? 0 : in.origin[end - 1]);
+    i = end;
+  }
+}
+
+void lowercase(const Program& p, const Segment& in, Rewriter& out) {
+  const std::uint32_t* const rows = p.lower.data;
+  const std::size_t count = p.lower.size / 3;
+  for (std::uint32_t i = 0; i < in.size;) {
+    const std::uint8_t byte = in.text[i];
+    if (byte < 0x80 && p.ascii_lower[byte] != 0xFF) {
+      if (p.ascii_lower[byte] != byte) out.replace(i, i + 1, p.ascii_lower + byte, 1, in.origin == nullptr ? 0 : in.origin[i]);
+      ++i;
+      continue;
+    }
+    std::uint32_t length;
+    const std::uint32_t cp = tt_utf8_next(in.text + i, length);
+    std::size_t low = 0, high = count;
+    while (low < high) {
+      const std::size_t middle = (low + high) / 2;
+      if (rows[middle * 3] < cp)
+        low = middle + 1;
+      else
+        high = middle;
+    }
+    if (low < count && rows[low * 3] == cp) {
+      std::uint8_t text[4 * 64];  // the reader bounds one mapping to 64 code points
+      std::uint32_t size = 0;
+      for (std::uint32_t k = 0; k < rows[low * 3 + 2]; ++k) size += tt_utf8_write(p.lower_text[rows[low * 3 + 1] + k], text + size);
+      out.replace(i, i + length, text, size, in.origin == nullptr ? 0 : in.origin[i]);
+    }
+    i += length;
+  }
+}
+
+Segment strip(const Program& p, const NormalizerOp& op, const Segment& in) {
+  std::uint32_t begin = 0, end = in.size, length;
+  if (op.strip_left)
+    while (begin < end && (p.char_bits(tt_utf8_next(in.text + begin, length)) & TT_CHAR_SPACE) != 0) begin += length;
+  if (op.strip_right)
+    while (end > begin && (p.char_bits(tt_utf8_previous(in.text + end, length)) & TT_CHAR_SPACE) != 0) end -= length;
+  return in.part(begin, end);
+}
+
+}  // namespace
+
+void Rewriter::keep_until(std::uint32_t position) {
+  if (!changed_) {
+    changed_ = true;
+    out_.text.clear();
+    out_.origin.clear();
+  }
+  out_.text.append(in_.text + copied_, position - copied_);
+  if (in_.origin != nullptr) out_.origin.append(in_.origin + copied_, position - copied_);
+  TOKTIER_COUNT(bytes_copied, position - copied_);
+  copied_ = position;
+}
+
+void Rewriter::replace(std::uint32_t begin, std::uint32_t end, const std::uint8_t* text, std::uint32_t size, std::uint32_t origin) {
+  keep_until(begin);
+  out_.text.append(text, size);
+  if (in_.origin != nullptr) {
+    std::fill_n(out_.origin.room(size), size, origin);
+    out_.origin.advance(size);
+  }
+  TOKTIER_COUNT(bytes_copied, size);
+  copied_ = end;
+  check_size(out_.text.size());
+}
+
+void Rewriter::replace(std::uint32_t begin, std::uint32_t end, const std::uint8_t* text, std::uint32_t size,
+                       const std::uint32_t* origins) {
+  keep_until(begin);
+  out_.text.append(text, size);
+  if (in_.origin != nullptr) out_.origin.append(origins, size);
+  TOKTIER_COUNT(bytes_copied, size);
+  copied_ = end;
+  check_size(out_.text.size());
+}
+
+Segment Rewriter::finish() {
+  if (!changed_) return in_;
+  keep_until(in_.size);
+  check_size(out_.text.size());
+  return out_.view(in_.origin != nullptr);
+}
+
+Segment NormalizerRun::run(const Program& program, Segment segment) {
+  int buffer = 0;
+  for (const NormalizerOp& op : program.normalizer) {
+    if (segment.size == 0) break;
+    TOKTIER_COUNT(normalizer_steps, segment.size);
+    if (op.kind == TT_NORMALIZER_STRIP) {
+      segment = strip(program, op, segment);
+      continue;
+    }
+    Rewriter out(segment, buffers_[buffer]);
+    switch (op.kind) {
+      case TT_NORMALIZER_REPLACE:
+        replace_literal(op, segment, out);
+        break;
+      case TT_NORMALIZER_PREPEND:
+        out.replace(0, 0, bytes_of(op.a), static_cast<std::uint32_t>(op.a.size()), segment.origin == nullptr ? 0 : segment.origin[0]);
+        break;
+      case TT_NORMALIZER_LOWERCASE:
+        lowercase(program, segment, out);
+        break;
+      default:
+        rewrite_form(program, op.kind == TT_NORMALIZER_NFC || op.kind == TT_NORMALIZER_NFKC, segment, form_, out);
+    }
+    const bool changed = out.changed();
+    segment = out.finish();
+    if (changed) buffer ^= 1;  // the other buffer is free: the segment now lives in this one
+  }
+  return segment;
+}
+
+std::size_t NormalizerRun::bytes() const {
+  std::size_t total = form_.items.bytes() + form_.sorted.bytes() + form_.positions.bytes();
+  for (const SegmentBuffer* b : {&buffers_[0], &buffers_[1], &form_.rewritten}) total += b->text.bytes() + b->origin.bytes();
+  return total;
+}
+
+void NormalizerRun::release() {
+  for (SegmentBuffer* b : {&buffers_[0], &buffers_[1], &form_.rewritten}) {
+    b->text.release();
+    b->origin.release();
+  }
+  form_.items.release();
+  form_.sorted.release();
+  form_.positions.release();
+}
+
+}  // namespace toktier

@@ -1,0 +1,126 @@
+// The loops around the step functions of kernels/shared/boundary.h.
+#include "splitter.h"
+
+#include "counters.h"
+#include "segment.h"
+
+namespace toktier {
+
+BoundaryScan::BoundaryScan(const Program& program, const std::uint8_t* text, std::uint32_t size, bool two_pass,
+                           Scratch<std::uint8_t>& right_states)
+    : program_(program), text_(text), size_(size), two_pass_(two_pass), right_(nullptr) {
+  const TtBoundary& b = program.boundary;
+  if (!two_pass) {
+    state_ = b.token_start * b.n_class;
+    return;
+  }
+  state_ = b.left_start;
+  right_states.clear();
+  std::uint8_t* states = right_states.room(size);
+  std::uint32_t right = b.right_end, characters = 0;
+  for (std::uint32_t i = size; i > 0;) {
+    std::uint32_t length;
+    right = tt_right_step(b, right, tt_class(b, tt_utf8_previous(text + i, length)));
+    states[characters++] = static_cast<std::uint8_t>(right);
+    i -= length;
+  }
+  TOKTIER_COUNT(automaton_steps, characters);
+  right_ = states + characters;
+}
+
+bool BoundaryScan::next(BoundaryLot& lot) {
+  lot.count = 0;
+  if (done_) return false;
+  if (two_pass_)
+    second_pass(lot);
+  else
+    one_pass(lot);
+  return lot.count != 0;
+}
+
+void BoundaryScan::one_pass(BoundaryLot& lot) {
+  const TtBoundary& b = program_.boundary;
+  const std::uint32_t* const steps = program_.steps.data();
+  const std::uint8_t* const ascii = program_.ascii_class;
+  const std::uint8_t* const text = text_;
+  const std::uint32_t size = size_;
+  std::uint32_t i = at_, row = state_, count = 0;
+  const auto sink = [&](std::uint32_t position, std::uint32_t value) {
+    lot.position[count] = position;
+    lot.value[count++] = static_cast<std::uint8_t>(value);
+  };
+  [[maybe_unused]] std::uint32_t steps_taken = 0;
+  while (i < size && count <= boundary_lot - TT_MAX_PENDING - 1) {
+    const std::uint8_t byte = text[i];
+    std::uint32_t length = 1, cls;
+    if (byte < 0x80)
+      cls = ascii[byte];
+    else
+      cls = tt_class(b, tt_utf8_next(text + i, length));
+    const std::uint32_t step = steps[row + cls], action = step & 0xFF;
+    row = step >> 8;
+    if (action == 1)  // nothing is pending then: boundaries come out in order
+      sink(i, TT_BOUNDARY);
+    else if (action != 0)
+      tt_token_action(action, i, pending_, sink);
+    i += length;
+#ifdef TOKTIER_COUNTERS
+    ++steps_taken;
+#endif
+  }
+  TOKTIER_COUNT(automaton_steps, steps_taken);
+  at_ = i;
+  state_ = row;
+  if (i >= size && count <= boundary_lot - TT_MAX_PENDING) {
+    tt_token_end(b.token_end[row / b.n_class], pending_, sink);
+    done_ = true;
+  }
+  lot.count = count;
+}
+
+void BoundaryScan::second_pass(BoundaryLot& lot) {
+  const TtBoundary& b = program_.boundary;
+  std::uint32_t i = at_, left = state_, count = 0;
+  while (i < size_ && count < boundary_lot) {
+    const std::uint32_t value = tt_boundary_value(b, left, *--right_);
+    if (value != TT_NO_BOUNDARY) {
+      lot.position[count] = i;
+      lot.value[count++] = static_cast<std::uint8_t>(value);
+    }
+    std::uint32_t length;
+    left = tt_left_step(b, left, tt_class(b, tt_utf8_next(text_ + i, length)));
+    i += length;
+    TOKTIER_COUNT(automaton_steps, 1);
+  }
+  at_ = i;
+  state_ = left;
+  done_ = i >= size_;
+  lot.count = count;
+}
+
+void split(const Program& program, std::string_view segment, SplitForm form, std::vector<std::uint32_t>& boundaries,
+           std::vector<std::uint8_t>& dropped) {
+  boundaries.clear();
+  dropped.clear();
+  if (segment.size() > longest_text) throw TextError{0, "the text is longer than 4 GiB"};
+  std::uint8_t current = 0;
+  if (program.boundary.n_class != 0 && !segment.empty()) {
+    Scratch<std::uint8_t> right_states;
+    const bool two_pass = form == SplitForm::two_pass || program.boundary.n_token == 0;
+    BoundaryScan scan(program, reinterpret_cast<const std::uint8_t*>(segment.data()), static_cast<std::uint32_t>(segment.size()),
+                      two_pass, right_states);
+    BoundaryLot lot;
+    while (scan.next(lot))
+      for (std::uint32_t k = 0; k < lot.count; ++k) {
+        const std::uint8_t drop = lot.value[k] == TT_BOUNDARY_DROPPED;
+        if (lot.position[k] != 0) {
+          boundaries.push_back(lot.position[k]);
+          dropped.push_back(current);
+        }
+        current = drop;
+      }
+  }
+  dropped.push_back(current);
+}
+
+}  // namespace toktier

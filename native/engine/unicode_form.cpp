@@ -1,0 +1,182 @@
+// NFC, NFKC, NFD and NFKD by a program's tables, local: text is cut into units (a unit begins at a character that cannot
+// interact with anything before it), and only units with a character that is not inert are decomposed, ordered and composed.
+// Alignment follows the reference's (character, change) pairs, through decomposition (the first code point replaces, further
+// ones are inserted), ordering (changes travel with their code points) and composition (changes add up, less one).
+#include <algorithm>
+#include <cstring>
+
+#include "counters.h"
+#include "normalizer.h"
+
+namespace toktier {
+
+namespace {
+
+using Item = FormScratch::Item;
+
+// Index of the row with this key in rows sorted by their first column, or `count`.
+std::size_t find_row(Array<std::uint32_t> rows, std::size_t columns, std::uint32_t key) {
+  const std::size_t count = rows.size / columns;
+  std::size_t low = 0, high = count;
+  while (low < high) {
+    const std::size_t middle = (low + high) / 2;
+    if (rows[middle * columns] < key)
+      low = middle + 1;
+    else
+      high = middle;
+  }
+  return low < count && rows[low * columns] == key ? low : count;
+}
+
+std::uint32_t combining_class(const FormTables& form, std::uint32_t cp) {
+  if (form.classes.size == 0 || cp < form.classes[0]) return 0;
+  const std::size_t row = find_row(form.classes, 2, cp);
+  return row * 2 < form.classes.size ? form.classes[row * 2 + 1] : 0;
+}
+
+std::uint32_t composite(const FormTables& form, std::uint32_t first, std::uint32_t second) {
+  const std::size_t count = form.compositions.size / 3;
+  const std::uint64_t key = std::uint64_t{first} << 32 | second;
+  std::size_t low = 0, high = count;
+  while (low < high) {
+    const std::size_t middle = (low + high) / 2;
+    const std::uint32_t* row = form.compositions.data + middle * 3;
+    if ((std::uint64_t{row[0]} << 32 | row[1]) < key)
+      low = middle + 1;
+    else
+      high = middle;
+  }
+  const std::uint32_t* row = form.compositions.data + low * 3;
+  return low < count && row[0] == first && row[1] == second ? row[2] : TT_NONE;
+}
+
+// Stable order by combining class of each run of marks. Short runs by insertion; long ones by counting, so that a text of
+// nothing but marks stays linear.
+void order_marks(FormScratch& s) {
+  Scratch<Item>& items = s.items;
+  for (std::size_t begin = 0; begin < items.size();) {
+    if (items[begin].combining_class == 0) {
+      ++begin;
+      continue;
+    }
+    std::size_t end = begin + 1;
+    while (end < items.size() && items[end].combining_class != 0) ++end;
+    if (end - begin <= 32) {
+      for (std::size_t i = begin + 1; i < end; ++i) {
+        const Item moved = items[i];
+        std::size_t k = i;
+        for (; k > begin && items[k - 1].combining_class > moved.combining_class; --k) items[k] = items[k - 1];
+        items[k] = moved;
+      }
+    } else {
+      std::size_t at[257] = {};
+      for (std::size_t i = begin; i < end; ++i) ++at[items[i].combining_class + 1];
+      for (std::size_t c = 1; c < 257; ++c) at[c] += at[c - 1];
+      s.sorted.resize(end - begin);
+      for (std::size_t i = begin; i < end; ++i) s.sorted[at[items[i].combining_class]++] = items[i];
+      std::memcpy(items.data() + begin, s.sorted.data(), (end - begin) * sizeof(Item));
+    }
+    begin = end;
+  }
+}
+
+// Canonical composition in place: a starter takes in every later mark that is not blocked and has a composite with it.
+void compose_items(const FormTables& form, Scratch<Item>& items) {
+  constexpr std::size_t nothing = static_cast<std::size_t>(-1);
+  std::size_t kept = 0, starter = nothing;
+  std::uint32_t last_class = 0;  // of what stands between the starter and here; 0: nothing
+  for (std::size_t i = 0; i < items.size(); ++i) {
+    const Item item = items[i];
+    if (starter != nothing && (last_class == 0 || last_class < item.combining_class)) {
+      const std::uint32_t made = composite(form, items[starter].cp, item.cp);
+      if (made != TT_NONE) {
+        items[starter].cp = made;
+        items[starter].change += item.change - 1;
+        continue;
+      }
+    }
+    if (item.combining_class == 0) {
+      starter = kept;
+      last_class = 0;
+    } else if (starter != nothing) {
+      last_class = item.combining_class;
+    }
+    items[kept++] = item;
+  }
+  items.resize(kept);
+}
+
+// Normalizes the unit in[begin, end) and tells `out` when it changes.
+void rewrite_unit(const Program& program, bool compose, const Segment& in, std::uint32_t begin, std::uint32_t end,
+                  FormScratch& s, Rewriter& out) {
+  const FormTables& form = program.form;
+  s.items.clear();
+  s.positions.clear();
+  for (std::uint32_t i = begin; i < end;) {
+    std::uint32_t length;
+    const std::uint32_t cp = tt_utf8_next(in.text + i, length);
+    s.positions.push(i);
+    const std::size_t row = find_row(form.decompositions, 3, cp);
+    if (row * 3 == form.decompositions.size) {
+      s.items.push({cp, 0, combining_class(form, cp)});
+    } else {
+      const std::uint32_t* const parts = form.decomposed.data + form.decompositions[row * 3 + 1];
+      const std::uint32_t count = form.decompositions[row * 3 + 2];
+      for (std::uint32_t k = 0; k < count; ++k) s.items.push({parts[k], k == 0 ? 0 : 1, combining_class(form, parts[k])});
+    }
+    i += length;
+  }
+  TOKTIER_COUNT(normalizer_steps, s.items.size());
+  order_marks(s);
+  if (compose) compose_items(form, s.items);
+
+  SegmentBuffer& made = s.rewritten;
+  made.text.clear();
+  made.origin.clear();
+  const std::size_t characters = s.positions.size();
+  std::size_t next = 0;  // character of the window that the next replacement takes
+  for (std::size_t i = 0; i < s.items.size(); ++i) {
+    const Item& item = s.items[i];
+    const std::uint32_t length = tt_utf8_write(item.cp, made.text.room(4));
+    made.text.advance(length);
+    const bool inserted = item.change > 0;
+    if (in.origin != nullptr) {
+      const std::size_t from = std::min(inserted && next > 0 ? next - 1 : next, characters - 1);
+      std::fill_n(made.origin.room(length), length, in.origin[s.positions[from]]);
+      made.origin.advance(length);
+    }
+    if (!inserted) next += 1 + static_cast<std::size_t>(-item.change);
+  }
+  const auto size = static_cast<std::uint32_t>(made.text.size());
+  const bool same = size == end - begin && std::memcmp(made.text.data(), in.text + begin, size) == 0 &&
+                    (in.origin == nullptr || std::memcmp(made.origin.data(), in.origin + begin, size * sizeof(std::uint32_t)) == 0);
+  if (!same) out.replace(begin, end, made.text.data(), size, made.origin.data());
+}
+
+}  // namespace
+
+void rewrite_form(const Program& program, bool compose, const Segment& in, FormScratch& scratch, Rewriter& out) {
+  const std::uint8_t* const text = in.text;
+  std::uint32_t unit = 0;    // where the current unit begins
+  bool inert = true;         // so far
+  for (std::uint32_t i = 0; i < in.size;) {
+    if (program.ascii_inert && inert) {  // ASCII begins a unit of its own: skip it eight bytes at a time
+      std::uint64_t eight;
+      while (in.size - i >= 8 && (std::memcpy(&eight, text + i, 8), (eight & 0x8080808080808080ull) == 0)) i += 8, unit = i - 1;
+      if (i >= in.size) break;
+    }
+    std::uint32_t length = 1;
+    const std::uint8_t byte = text[i];
+    const std::uint8_t bits = byte < 0x80 ? program.ascii_quick[byte] : tt_trie(program.quick, tt_utf8_next(text + i, length));
+    if ((bits & TT_NQC_INSIDE_UNIT) == 0) {
+      if (!inert) rewrite_unit(program, compose, in, unit, i, scratch, out);
+      unit = i;
+      inert = true;
+    }
+    if ((bits & TT_NQC_NOT_INERT) != 0) inert = false;
+    i += length;
+  }
+  if (!inert) rewrite_unit(program, compose, in, unit, in.size, scratch, out);
+}
+
+}  // namespace toktier
