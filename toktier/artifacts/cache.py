@@ -1,7 +1,7 @@
 """The artifact cache: content-addressed blobs, verified whenever they are handed out, and a note per family.
 
     artifacts/blobs/sha256/ab/abcdef…     the bytes, named by their digest
-    artifacts/verified/ab/abcdef….json    a hint: this very file (device, inode, size, times) was hashed and matched
+    artifacts/verified/ab/abcdef….json    a hint that this very file was hashed and right (`toktier.program.trust`)
     artifacts/families/<family>.json      where the family's files came from and when; for people, never believed
     artifacts/locks/                      one lock per blob while it is brought in
 
@@ -24,14 +24,12 @@ from typing import Any
 from toktier.artifacts.pins import PinnedFile
 from toktier.canonical import canonical_json
 from toktier.errors import ArtifactDamaged, ArtifactHashMismatch, EnvironmentFault, ToktierError
+from toktier.program import trust
 from toktier.storage import FileLock, atomic_write, make_directory
 
-HINT_SCHEMA = "toktier.verified_hint"
 NOTE_SCHEMA = "toktier.family_note"
 CHUNK = 1 << 20
 MAX_NOTE_BYTES = 1 << 16
-# A hint is not written for a file changed so recently that a second change could carry the same time stamp.
-SETTLED_NS = 100_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,13 +42,14 @@ class BlobState:
     sha256: str | None = None
 
 
-def hash_file(path: Path) -> tuple[str, os.stat_result]:
-    """Hex SHA-256 of a file and its status after the read."""
-    digest = hashlib.sha256()
+def hash_file(path: Path) -> tuple[str, int]:
+    """Hex SHA-256 of a file and the number of bytes that were hashed."""
+    digest, size = hashlib.sha256(), 0
     with open(path, "rb", buffering=0) as stream:
         while data := stream.read(CHUNK):
             digest.update(data)
-        return digest.hexdigest(), os.fstat(stream.fileno())
+            size += len(data)
+    return digest.hexdigest(), size
 
 
 class ArtifactCache:
@@ -69,7 +68,8 @@ class ArtifactCache:
         if trust_hint:
             with contextlib.suppress(OSError):
                 status = os.stat(path)
-                if status.st_size == file.size and self._hint_holds(file.sha256, status):
+                hint = self._hint_path(file.sha256)
+                if status.st_size == file.size and trust.trusted_digest(status, hint) == file.sha256:
                     return BlobState("ok", path, size=status.st_size, sha256=file.sha256)
         return self._hashed(file, path, write_hint=True)
 
@@ -82,7 +82,7 @@ class ArtifactCache:
             status = os.stat(path)
             if not stat.S_ISREG(status.st_mode) or status.st_size != file.size:
                 return BlobState("damaged", path, size=status.st_size)
-            digest, status = hash_file(path)
+            digest, size = hash_file(path)
         except (FileNotFoundError, NotADirectoryError):
             return BlobState("missing", path)
         except OSError as error:
@@ -91,11 +91,14 @@ class ArtifactCache:
                 details={"path": str(path)},
                 remedy="make the file readable for this user, or point TOKTIER_HOME at a cache that is",
             ) from None
-        if digest != file.sha256 or status.st_size != file.size:
-            return BlobState("damaged", path, size=status.st_size, sha256=digest)
+        if digest != file.sha256 or size != file.size:
+            return BlobState("damaged", path, size=size, sha256=digest)
         if write_hint:
-            self._write_hint(file.sha256, status)
-        return BlobState("ok", path, size=status.st_size, sha256=digest)
+            hint = self._hint_path(file.sha256)
+            with contextlib.suppress(EnvironmentFault):
+                make_directory(hint.parent)
+                trust.record_digest(status, digest, hint)
+        return BlobState("ok", path, size=size, sha256=digest)
 
     def damage(self, file: PinnedFile, state: BlobState) -> ToktierError:
         """The error for a blob that is not what its name says."""
@@ -171,13 +174,16 @@ class ArtifactCache:
 
     def note(self, family: str, files: dict[str, str], source: str) -> None:
         """Writes down where a family's files came from. A host that refuses loses only the note."""
+        before = self.read_note(family) or {}
+        if isinstance(before.get("files"), dict):
+            files = before["files"] | files
         document = {
             "schema": NOTE_SCHEMA,
             "schema_version": 1,
             "family": family,
             "files": files,
             "source": source,
-            "stored_at": _now(),
+            "stored_at": _rfc3339(time.time()),
         }
         with contextlib.suppress(EnvironmentFault):
             make_directory(self.root / "families")
@@ -194,47 +200,18 @@ class ArtifactCache:
 
     def verified_at(self, sha256: str) -> str | None:
         """When the blob as it lies there was last hashed and right (RFC 3339, UTC), or None."""
-        hint = _read_json(self._hint_path(sha256))
-        try:
-            status = os.stat(self.blob_path(sha256))
-        except OSError:
-            return None
-        return hint["verified_at"] if hint is not None and self._hint_holds(sha256, status, hint) else None
+        hint = self._hint_path(sha256)
+        with contextlib.suppress(OSError):
+            if trust.trusted_digest(os.stat(self.blob_path(sha256)), hint) == sha256:
+                return _rfc3339(hint.stat().st_mtime)
+        return None
 
     def _hint_path(self, sha256: str) -> Path:
         return self.root / "verified" / sha256[:2] / f"{sha256}.json"
 
-    def _hint_holds(self, sha256: str, status: os.stat_result, hint: dict[str, Any] | None = None) -> bool:
-        if status.st_mode & 0o022 or status.st_uid not in (os.geteuid(), 0):
-            return False
-        hint = hint if hint is not None else _read_json(self._hint_path(sha256))
-        return hint is not None and all(hint.get(key) == value for key, value in _identity(sha256, status).items())
 
-    def _write_hint(self, sha256: str, status: os.stat_result) -> None:
-        if time.time_ns() - max(status.st_mtime_ns, status.st_ctime_ns) < SETTLED_NS:
-            return
-        path = self._hint_path(sha256)
-        with contextlib.suppress(EnvironmentFault):
-            make_directory(path.parent)
-            atomic_write(path, canonical_json(_identity(sha256, status) | {"verified_at": _now()}) + b"\n")
-
-
-def _identity(sha256: str, status: os.stat_result) -> dict[str, Any]:
-    """What changes when a file does. Times and inode as text: they exceed what JSON numbers hold."""
-    return {
-        "schema": HINT_SCHEMA,
-        "schema_version": 1,
-        "sha256": sha256,
-        "device": str(status.st_dev),
-        "inode": str(status.st_ino),
-        "size": status.st_size,
-        "mtime_ns": str(status.st_mtime_ns),
-        "ctime_ns": str(status.st_ctime_ns),
-    }
-
-
-def _now() -> str:
-    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+def _rfc3339(seconds: float) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))
 
 
 def _read_json(path: Path) -> dict[str, Any] | None:

@@ -103,7 +103,7 @@ def read_meta(section: bytes | memoryview) -> dict[str, Any]:
     """The document of a program. Raises ProgramCorrupt when it is not what this version writes."""
     try:
         document = json.loads(bytes(section))
-    except ValueError:
+    except (ValueError, RecursionError):
         document = None
     known = isinstance(document, dict) and (document.get("schema"), document.get("schema_version"))
     if not isinstance(document, dict) or known != (SCHEMA, SCHEMA_VERSION):

@@ -27,7 +27,7 @@ def trusted_digest(status: os.stat_result, hint: Path) -> str | None:
     """The SHA-256 (hex) that `hint` records for the file of `status`, or None."""
     if not _only_owner_writes(status):
         return None
-    with contextlib.suppress(OSError, ValueError):
+    with contextlib.suppress(OSError, ValueError, RecursionError):
         descriptor = os.open(hint, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
         with os.fdopen(descriptor, "rb") as file:
             if not _only_owner_writes(os.fstat(descriptor)):
