@@ -1,11 +1,162 @@
 """Types of the native module (native/bind). Private to the package: users meet these objects through `toktier`.
 
-Buffers of 32-bit integers are little-endian and contiguous; `bytes`, `array('I')` and memoryviews will do.
+Texts are `str` or bytes-like objects of UTF-8. Ids are unsigned 32-bit. Buffers of 32-bit integers are little-endian and contiguous;
+`bytes`, `array('I')` and memoryviews will do.
 """
 
-from typing import Any
+from collections.abc import Iterable, Iterator
+from typing import Any, ClassVar, SupportsIndex, overload
 
 _Buffer = Any  # anything with the buffer protocol
+_Text = Any  # str, or anything with the buffer protocol and elements of one byte
+_Offset = tuple[int, int]
+
+class ProgramError(ValueError):
+    """A program file that cannot be executed. `where` names the section, `what` the fault."""
+
+    where: str
+    what: str
+
+class Program:
+    """A program file, checked and ready. Holds the buffer's export as long as it lives; safe for any number of threads."""
+
+    def __init__(self, buffer: _Buffer) -> None:
+        """`buffer`: the whole file, not written to afterwards. ProgramError when a table does not hold. Digests are not looked at."""
+    n_ids: int
+    """1 + the greatest id."""
+    def split(self, text: _Text, two_pass: bool = False) -> tuple[list[int], list[bool]]:
+        """Piece boundaries of one segment in bytes of its UTF-8, without the two ends, and whether each piece is dropped.
+
+        By the token automaton, or by the two canonical automata (`two_pass`), which is its oracle. No normalizer, no added tokens.
+        """
+    def decode(self, ids: Iterable[int] | _Buffer, skip_special_tokens: bool = True) -> str:
+        """Text of ids. InvalidToken for what is no integer from 0 to 2**32 - 1; ids without a token are passed over."""
+    def id_to_token(self, id: int) -> str | None: ...
+    def token_to_id(self, token: str) -> int | None: ...
+    def is_special(self, id: int) -> bool: ...
+    def info(self) -> dict[str, int | bool]:
+        """Sizes of the tables and the stored padding."""
+
+class Encoding:
+    """Ids of one text. Immutable; a sequence of int and a read-only buffer of uint32 ("I"), of which views copy nothing.
+
+    `ids`, `offsets` and `tokens` give a new list each time: changing it changes nothing here. An encoding of the native engine
+    keeps its text and program alive, from which `offsets` and `tokens` are computed on first use. Pickles carry ids, offsets and tokens.
+    """
+
+    __hash__: ClassVar[None]  # type: ignore[assignment]
+    @staticmethod
+    def from_ids(
+        ids: Iterable[int] | _Buffer,
+        offsets: Iterable[_Offset] | None = None,
+        tokens: Iterable[str] | None = None,
+        backend: str = "hf",
+    ) -> Encoding:
+        """An encoding that another engine made. Without `offsets` or `tokens` those properties raise UnsupportedConfig."""
+    @property
+    def ids(self) -> list[int]: ...
+    @property
+    def offsets(self) -> list[_Offset]:
+        """(start, end) of each id in code points of the text."""
+    @property
+    def tokens(self) -> list[str]:
+        """Token strings as the reference gives them: of an added token, the text that it matched."""
+    @property
+    def backend(self) -> str:
+        """Which engine served: "fast_cpu", or what `from_ids` was told."""
+    def __len__(self) -> int: ...
+    @overload
+    def __getitem__(self, index: SupportsIndex) -> int: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[int]: ...
+    def __iter__(self) -> Iterator[int]: ...
+    def __contains__(self, id: object) -> bool: ...
+    def __eq__(self, other: object) -> bool:
+        """Same ids; `other` may be a list or tuple of int."""
+    def __buffer__(self, flags: int, /) -> memoryview: ...
+    def __reduce__(self) -> tuple[Any, ...]: ...
+
+class EncodingBatch:
+    """Ids of many texts in one buffer; row i is `ids[row_splits[i]:row_splits[i + 1]]`."""
+
+    @staticmethod
+    def from_encodings(encodings: Iterable[Encoding]) -> EncodingBatch:
+        """A batch of encodings that were made one by one; `batch[i]` gives them back."""
+    @property
+    def ids(self) -> memoryview:
+        """uint32 ("I"), read-only, no copy."""
+    @property
+    def row_splits(self) -> memoryview:
+        """uint64 ("Q"), read-only, one more than there are texts."""
+    @property
+    def backend(self) -> str: ...
+    def __len__(self) -> int: ...
+    @overload
+    def __getitem__(self, index: SupportsIndex) -> Encoding: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Encoding]: ...
+    def __iter__(self) -> Iterator[Encoding]: ...
+    def __reduce__(self) -> tuple[Any, ...]: ...
+
+class EncoderBase:
+    """What `toktier.Tokenizer` inherits: the calls that must not enter Python. One program, or none where the reference serves.
+
+    Thread-safe; the GIL is released for texts of 2 KiB and more. Calls with a `session` or `lookup`, and every call without a program, go to
+    the `_routed` methods, which a subclass overrides.
+    """
+
+    def __init__(self, program: Program | None) -> None: ...
+    def encode(
+        self,
+        text: _Text,
+        add_special_tokens: bool = False,
+        *,
+        session: Any = None,
+        lookup: str | None = None,
+        plain: bool = False,
+        offsets: bool = False,
+    ) -> Encoding:
+        """Ids of `text`. `plain`: special added tokens are ordinary text. `offsets`: compute them in the same pass.
+
+        InvalidText for lone surrogates and malformed UTF-8; UnsupportedConfig where the stored truncation cannot be applied.
+        """
+    def encode_batch(
+        self,
+        texts: Iterable[_Text],
+        add_special_tokens: bool = False,
+        *,
+        workers: int | None = None,
+        plain: bool = False,
+    ) -> EncodingBatch:
+        """`encode` of every text, on `workers` threads (None: as many as pay), with stored padding to the longest applied over all.
+
+        InvalidText names the first bad item: `details` holds `item` and `position`.
+        """
+    def count(self, text: _Text, add_special_tokens: bool = False, *, plain: bool = False) -> int:
+        """`len(encode(…))` without the ids."""
+    def count_batch(
+        self,
+        texts: Iterable[_Text],
+        add_special_tokens: bool = False,
+        *,
+        workers: int | None = None,
+        plain: bool = False,
+    ) -> list[int]: ...
+    def _encode_routed(
+        self, text: _Text, add_special_tokens: bool, session: Any, lookup: str | None, plain: bool
+    ) -> Encoding: ...
+    def _encode_batch_routed(
+        self, texts: Iterable[_Text], add_special_tokens: bool, workers: int | None, plain: bool
+    ) -> EncodingBatch: ...
+    def _count_routed(self, text: _Text, add_special_tokens: bool, plain: bool) -> int: ...
+    def _count_batch_routed(
+        self, texts: Iterable[_Text], add_special_tokens: bool, workers: int | None, plain: bool
+    ) -> list[int]: ...
+    @property
+    def program(self) -> Program | None: ...
+    @property
+    def native_calls(self) -> tuple[int, int]:
+        """Texts that the native engine encoded or counted here, and their bytes of UTF-8."""
 
 def build_bpe(
     raw: list[bytes],
@@ -17,7 +168,7 @@ def build_bpe(
     byte_fallback: _Buffer,
     ignore_merges: bool,
     unk_id: int | None,
-) -> tuple[dict[str, bytes], bytes, dict[str, int | bool | str | None]]:
+) -> tuple[dict[str, bytes], bytes, dict[str, Any]]:
     """BPE sections of a program, the rules that can fire, and what was proved.
 
     raw, strings: by id; `raw[i]` is what a piece must read to be token i (b"": none), `strings[i]` its string (b"" and clear
