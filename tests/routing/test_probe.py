@@ -1,0 +1,72 @@
+"""The probe tells the truth about the installed reference without importing anything heavy."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from importlib.metadata import version
+from pathlib import Path
+
+import pytest
+
+from toktier.routing.probe import _reference_version, probe
+
+INSTALLED = version("tokenizers")
+
+
+def run(script: str, *arguments: str) -> str:
+    """Output of a script in a fresh interpreter: what is loaded here must not answer."""
+    return subprocess.run([sys.executable, "-c", script, *arguments], capture_output=True, text=True, check=True).stdout
+
+
+def test_the_installed_version_without_an_import() -> None:
+    script = (
+        "import sys; from toktier.routing.probe import probe; "
+        "print(probe().reference_version, *(m for m in ('tokenizers', 'importlib.metadata') if m in sys.modules))"
+    )
+    assert run(script).split() == [INSTALLED]
+
+
+def test_the_general_way_when_names_do_not_tell(tmp_path: Path) -> None:
+    """Two .dist-info beside the package, as a broken upgrade leaves them: the metadata of the first on the path count."""
+    (tmp_path / "tokenizers").mkdir()
+    (tmp_path / "tokenizers" / "__init__.py").touch()
+    for number in ("0.1", "0.2"):
+        directory = tmp_path / f"tokenizers-{number}.dist-info"
+        directory.mkdir()
+        (directory / "METADATA").write_text(f"Metadata-Version: 2.1\nName: tokenizers\nVersion: {number}\n")
+    script = (
+        "import sys; sys.path.insert(0, sys.argv[1]); from toktier.routing.probe import probe; "
+        "import importlib.metadata; "
+        "print(probe().reference_version == importlib.metadata.version('tokenizers'), probe().reference_version)"
+    )
+    same, found = run(script, str(tmp_path)).split()
+    assert same == "True"
+    assert found in ("0.1", "0.2")
+
+
+def test_the_first_package_on_the_path_counts(tmp_path: Path) -> None:
+    (tmp_path / "tokenizers").mkdir()
+    (tmp_path / "tokenizers" / "__init__.py").touch()
+    (tmp_path / "tokenizers-0.19.9.dist-info").mkdir()
+    script = (
+        "import sys; sys.path.insert(0, sys.argv[1]); from toktier.routing.probe import probe; "
+        "print(probe().reference_version)"
+    )
+    assert run(script, str(tmp_path)).strip() == "0.19.9"
+
+
+def test_none_where_it_is_not_installed() -> None:
+    script = (
+        "import sys; from toktier.routing import probe\n"
+        "sys.path[:] = [p for p in sys.path if 'site-packages' not in p]\nprint(probe.probe().reference_version)"
+    )
+    assert run(script).strip() == "None"
+
+
+def test_a_loaded_module_speaks_for_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    import tokenizers
+
+    monkeypatch.setattr(tokenizers, "__version__", "9.9.9")
+    assert _reference_version() == "9.9.9"
+    assert not probe().gpu_backend
