@@ -6,10 +6,12 @@ inside a bracket, so everything is probed in both places. Not here: case folding
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from unicode_probes.sweep import ProbeError, Ranges, matched_by, members, parses
 
-# Names of the engine, canonical name first. Blocks (In_...), ages and grapheme break properties are left out: no pattern
-# of a tokenizer uses them, and an unknown name is refused by the compiler.
+# Names of the engine, canonical name first. Blocks (In_...), ages and grapheme break properties are left out: patterns
+# of tokenizers do not use them, and the compiler refuses a name that it does not find.
 GENERAL_CATEGORIES = """
 C Other|Cc Control Cntrl|Cf Format|Cn Unassigned|Co Private_Use|Cs Surrogate
 L Letter|LC Cased_Letter|Ll Lowercase_Letter|Lm Modifier_Letter|Lo Other_Letter|Lt Titlecase_Letter|Lu Uppercase_Letter
@@ -21,16 +23,16 @@ S Symbol|Sc Currency_Symbol|Sk Modifier_Symbol|Sm Math_Symbol|So Other_Symbol
 Z Separator|Zl Line_Separator|Zp Paragraph_Separator|Zs Space_Separator
 """
 SCRIPTS = """
-Adlam Adlm|Ahom|Anatolian_Hieroglyphs Hluw|Arabic Arab|Armenian Armn|Avestan Avst|Balinese Bali|Bamum Bamu|Bassa_Vah Bass
-Batak Batk|Bengali Beng|Bhaiksuki Bhks|Bopomofo Bopo|Brahmi Brah|Braille Brai|Buginese Bugi|Buhid Buhd
+Adlam Adlm|Ahom|Anatolian_Hieroglyphs Hluw|Arabic Arab|Armenian Armn|Avestan Avst|Balinese Bali|Bamum Bamu
+Bassa_Vah Bass|Batak Batk|Bengali Beng|Bhaiksuki Bhks|Bopomofo Bopo|Brahmi Brah|Braille Brai|Buginese Bugi|Buhid Buhd
 Canadian_Aboriginal Cans|Carian Cari|Caucasian_Albanian Aghb|Chakma Cakm|Cham|Cherokee Cher|Chorasmian Chrs|Common Zyyy
 Coptic Copt Qaac|Cuneiform Xsux|Cypriot Cprt|Cypro_Minoan Cpmn|Cyrillic Cyrl|Deseret Dsrt|Devanagari Deva
 Dives_Akuru Diak|Dogra Dogr|Duployan Dupl|Egyptian_Hieroglyphs Egyp|Elbasan Elba|Elymaic Elym|Ethiopic Ethi|Garay Gara
 Georgian Geor|Glagolitic Glag|Gothic Goth|Grantha Gran|Greek Grek|Gujarati Gujr|Gunjala_Gondi Gong|Gurmukhi Guru
 Gurung_Khema Gukh|Han Hani|Hangul Hang|Hanifi_Rohingya Rohg|Hanunoo Hano|Hatran Hatr|Hebrew Hebr|Hiragana Hira
 Imperial_Aramaic Armi|Inherited Qaai Zinh|Inscriptional_Pahlavi Phli|Inscriptional_Parthian Prti|Javanese Java
-Kaithi Kthi|Kannada Knda|Katakana Kana|Kawi|Kayah_Li Kali|Kharoshthi Khar|Khitan_Small_Script Kits|Khmer Khmr|Khojki Khoj
-Khudawadi Sind|Kirat_Rai Krai|Lao Laoo|Latin Latn|Lepcha Lepc|Limbu Limb|Linear_A Lina|Linear_B Linb|Lisu|Lycian Lyci
+Kaithi Kthi|Kannada Knda|Katakana Kana|Kawi|Kayah_Li Kali|Kharoshthi Khar|Khitan_Small_Script Kits|Khmer Khmr
+Khojki Khoj|Khudawadi Sind|Kirat_Rai Krai|Lao Laoo|Latin Latn|Lepcha Lepc|Limbu Limb|Linear_A Lina|Linear_B Linb|Lisu|Lycian Lyci
 Lydian Lydi|Mahajani Mahj|Makasar Maka|Malayalam Mlym|Mandaic Mand|Manichaean Mani|Marchen Marc|Masaram_Gondi Gonm
 Medefaidrin Medf|Meetei_Mayek Mtei|Mende_Kikakui Mend|Meroitic_Cursive Merc|Meroitic_Hieroglyphs Mero|Miao Plrd|Modi
 Mongolian Mong|Mro Mroo|Multani Mult|Myanmar Mymr|Nabataean Nbat|Nag_Mundari Nagm|Nandinagari Nand|New_Tai_Lue Talu|Newa
@@ -60,7 +62,9 @@ Sentence_Terminal STerm|Soft_Dotted SD|Terminal_Punctuation Term|Unified_Ideogra
 Variation_Selector VS|White_Space WSpace Space|XID_Continue XIDC|XID_Start XIDS
 Alnum|Blank|Digit|Graph|Print|Punct|Word|XDigit
 """
-POSIX_BRACKETS = "alnum alpha ascii blank cntrl digit graph lower print punct space upper word xdigit".split()
+POSIX_BRACKETS = """
+alnum alpha ascii blank cntrl digit graph lower print punct space upper word xdigit
+"""
 SHORTHANDS = "sdwh"
 
 
@@ -69,11 +73,14 @@ def lookup_name(name: str) -> str:
     return name.lower().replace(" ", "").replace("_", "").replace("-", "")
 
 
-def _entries(text: str) -> list[list[str]]:
-    return [entry.split() for line in text.split("\n") for entry in line.split("|") if entry.strip()]
+def _known(text: str) -> list[list[str]]:
+    """The groups of names for one set, without the names that the engine refuses."""
+    groups = [entry.split() for line in text.split("\n") for entry in line.split("|")]
+    known = [[name for name in group if parses(rf"\p{{{name}}}")] for group in groups]
+    return [group for group in known if group]
 
 
-def _one_of_each(names: list[str]) -> dict[str, Ranges]:
+def _one_of_each(names: list[str], bracketed: bool) -> dict[str, Ranges]:
     """Sets that partition the scalar values, by a code of constant weight: each name gets its own four of the probes.
 
     Two names with one code point in common would give it more than four marks, a code point without name fewer: the
@@ -86,9 +93,9 @@ def _one_of_each(names: list[str]) -> dict[str, Ranges]:
     name_of = dict(zip(codes, names, strict=False))
     marks = [0] * 0x110000
     for bit in range(width):
-        union = "".join(rf"\p{{{name}}}" for word, name in name_of.items() if word >> bit & 1)
+        union = [rf"\p{{{name}}}" for word, name in name_of.items() if word >> bit & 1]
         if union:
-            for c in members(matched_by(f"[{union}]")):
+            for c in members(matched_by(f"[{''.join(union)}]" if bracketed else "|".join(union))):
                 marks[c] |= 1 << bit
     out: dict[str, Ranges] = {name: [] for name in names}
     for c, mark in enumerate(marks):
@@ -106,44 +113,41 @@ def _one_of_each(names: list[str]) -> dict[str, Ranges]:
 
 def _check_aliases(groups: list[list[str]]) -> None:
     """Every alias has the set of its canonical name: one pattern of all symmetric differences matches nothing."""
-    differences = [
-        rf"[\p{{{a}}}&&[^\p{{{b}}}]]|[\p{{{b}}}&&[^\p{{{a}}}]]" for b, *aliases in groups for a in aliases
-    ]
+    differences = [rf"[\p{{{a}}}&&[^\p{{{b}}}]]|[\p{{{b}}}&&[^\p{{{a}}}]]" for b, *aliases in groups for a in aliases]
     found = matched_by("|".join(differences))
     if found:
         raise ProbeError(f"an alias differs from its property at U+{found[0][0]:04X}")
 
 
-def probe() -> dict[str, dict[str, Ranges] | dict[str, str]]:
-    """`properties`: canonical name → set inside brackets. `alone`: where the set differs outside of them.
-    `names`: lookup name → canonical name, only names that the engine knows. `shorthands`, `shorthands_alone`, `posix`.
-    """
-    groups: list[list[str]] = []
-    scripts = {entry[0] for entry in _entries(SCRIPTS)}
-    for entry in _entries(GENERAL_CATEGORIES) + _entries(SCRIPTS) + _entries(BINARY_PROPERTIES):
-        known = [name for name in entry if parses(rf"\p{{{name}}}")]
-        if known:
-            groups.append(known)
-    names = {lookup_name(name): known[0] for known in groups for name in known}
+@dataclass(frozen=True)
+class Properties:
+    properties: dict[str, Ranges]  # canonical name → set inside brackets
+    properties_alone: dict[str, Ranges]  # those that are another set outside of brackets
+    names: dict[str, str]  # lookup name → canonical name, names that the engine knows
+    shorthands: dict[str, Ranges]  # letter → set inside brackets
+    shorthands_alone: dict[str, Ranges]
+    posix: dict[str, Ranges]  # inside brackets; they stand nowhere else
+
+
+def probe() -> Properties:
+    categories, script_groups, binary = (_known(text) for text in (GENERAL_CATEGORIES, SCRIPTS, BINARY_PROPERTIES))
+    groups = categories + script_groups + binary
     _check_aliases(groups)
+    names = {lookup_name(name): known[0] for known in groups for name in known}
 
-    canonical = [known[0] for known in groups]
-    properties = _one_of_each([name for name in canonical if name in scripts])
-    alone: dict[str, Ranges] = {}
-    for name in canonical:
-        if name not in properties:
-            properties[name] = matched_by(rf"[\p{{{name}}}]")
-        outside = matched_by(rf"\p{{{name}}}")
-        if outside != properties[name]:
-            alone[name] = outside
-
+    scripts = [known[0] for known in script_groups]
+    inside, outside = _one_of_each(scripts, bracketed=True), _one_of_each(scripts, bracketed=False)
+    for name, *_ in groups:
+        if name not in inside:
+            inside[name] = matched_by(rf"[\p{{{name}}}]")
+            outside[name] = matched_by(rf"\p{{{name}}}")
     shorthands = {letter: matched_by(rf"[\{letter}]") for letter in SHORTHANDS}
-    shorthands_alone = {letter: matched_by(rf"\{letter}") for letter in SHORTHANDS}
-    return {
-        "properties": {name: properties[name] for name in canonical},
-        "alone": alone,
-        "names": dict(sorted(names.items())),
-        "shorthands": shorthands,
-        "shorthands_alone": {k: v for k, v in shorthands_alone.items() if v != shorthands[k]},
-        "posix": {name: matched_by(f"[[:{name}:]]") for name in POSIX_BRACKETS if parses(f"[[:{name}:]]")},
-    }
+    shorthands_outside = {letter: matched_by(rf"\{letter}") for letter in SHORTHANDS}
+    return Properties(
+        properties={name: inside[name] for name, *_ in groups},
+        properties_alone={name: r for name, r in outside.items() if r != inside[name]},
+        names=dict(sorted(names.items())),
+        shorthands=shorthands,
+        shorthands_alone={letter: r for letter, r in shorthands_outside.items() if r != shorthands[letter]},
+        posix={name: matched_by(f"[[:{name}:]]") for name in POSIX_BRACKETS.split() if parses(f"[[:{name}:]]")},
+    )

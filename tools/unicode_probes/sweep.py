@@ -1,6 +1,7 @@
 """All scalar values as text, and what of it a reference component takes: the ground under every probe.
 
-Ranges are lists of (first, last), inclusive, ascending, disjoint, not adjacent. Surrogates are in none: no text has them.
+Ranges are lists of (first, last), inclusive, ascending, disjoint, not adjacent. Surrogates are in none: no text has
+them.
 """
 
 from __future__ import annotations
