@@ -9,7 +9,7 @@ import pytest
 
 from toktier import errors
 from toktier.routing.plan import REGISTRY_ABSENT, Admission, Plan, ProgramFacts, Request, plan
-from toktier.routing.probe import ProbeFacts, probe
+from toktier.routing.probe import ProbeFacts
 from toktier.routing.vocabulary import (
     CERTIFIED_REFERENCE_VERSIONS,
     POLICIES,

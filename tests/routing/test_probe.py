@@ -28,7 +28,7 @@ def test_the_installed_version_without_an_import() -> None:
 
 
 def test_the_general_way_when_names_do_not_tell(tmp_path: Path) -> None:
-    """Two .dist-info beside the package, as a broken upgrade leaves them: the metadata of the first on the path count."""
+    """Two .dist-info beside the package, as a broken upgrade leaves them: importlib's answer counts."""
     (tmp_path / "tokenizers").mkdir()
     (tmp_path / "tokenizers" / "__init__.py").touch()
     for number in ("0.1", "0.2"):

@@ -29,10 +29,12 @@ def _reference_version() -> str | None:
     loaded = getattr(sys.modules.get("tokenizers"), "__version__", None)
     if isinstance(loaded, str):
         return loaded
-    for directory in sys.path:
-        version = _version_beside_package(directory or os.curdir)
-        if version is not None:
-            return version
+    holder = next((d for d in sys.path if os.path.isfile(os.path.join(d, "tokenizers", "__init__.py"))), None)
+    if holder is not None:
+        prefix, suffix = "tokenizers-", ".dist-info"
+        names = [n for n in os.listdir(holder or os.curdir) if n.startswith(prefix) and n.endswith(suffix)]
+        if len(names) == 1:
+            return names[0][len(prefix) : -len(suffix)]
     # Zip imports, editable installs, leftovers of an upgrade: the general way, 40 ms slower.
     import importlib.metadata
 
@@ -40,12 +42,3 @@ def _reference_version() -> str | None:
         return importlib.metadata.version("tokenizers")
     except importlib.metadata.PackageNotFoundError:
         return None
-
-
-def _version_beside_package(directory: str) -> str | None:
-    """Version in the name of the one .dist-info beside the package; None when it takes more than that to tell."""
-    if not os.path.isfile(os.path.join(directory, "tokenizers", "__init__.py")):
-        return None
-    prefix, suffix = "tokenizers-", ".dist-info"
-    names = [name for name in os.listdir(directory) if name.startswith(prefix) and name.endswith(suffix)]
-    return names[0][len(prefix) : -len(suffix)] if len(names) == 1 else None
