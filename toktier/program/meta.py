@@ -63,6 +63,7 @@ def build_meta(
         },
         "added_tokens": {
             "count": len(flags),
+            "new": sum(placed.token.content not in spec.model.vocabulary for placed in spec.added_tokens),
             **{flag.name.lower(): sum(flag in each for each in flags) for flag in AddedFlag if flag.name},
         },
         "special_tokens": [
