@@ -99,6 +99,8 @@ def _refused(path: str, refusal: Unsupported) -> ProgramUnsupported:
 def _compile_stage(stage: Stage) -> Program:
     if sum(given is not None for given in (stage.pattern, stage.literal, stage.char_set)) != 1:
         raise ValueError("a stage has exactly one of pattern, literal and char_set")
+    if stage.char_set not in (None, "numeric", "punctuation"):
+        raise ValueError(f"no character set {stage.char_set!r}: expected numeric or punctuation")
     try:
         try:
             boundary_values(stage.behavior, stage.invert)

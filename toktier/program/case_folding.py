@@ -8,6 +8,7 @@ Not here: the fold tables (`toktier.program.unicode`).
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import cache
 from itertools import pairwise
 
 from toktier.program import unicode
@@ -19,7 +20,7 @@ MAX_FOLDED = 512  # code points of a case-insensitive set
 def partners(written: Iterable[int]) -> tuple[int, ...]:
     """All code points that one of `written` matches, ascending. Raises Unsupported for a character that also matches
     several characters."""
-    several = {c for singles in unicode.multi_character_folds().values() for c in singles}
+    several = _match_several()
     found: set[int] = set()
     for code_point in written:
         matched = {code_point, *unicode.fold_partners(code_point)}
@@ -32,9 +33,7 @@ def partners(written: Iterable[int]) -> tuple[int, ...]:
 def check_adjacent(pairs: Iterable[tuple[int, int]]) -> None:
     """Raises Unsupported when two case-insensitive characters that may follow each other begin, end or lie inside a
     text that one character matches as well."""
-    folding = {(a, b) for text in unicode.multi_character_folds() for a, b in pairwise(text)}
-    if not folding:
-        return
+    folding = _folding_pairs()
     for first, second in pairs:
         for a in {first, *unicode.fold_partners(first)}:
             for b in {second, *unicode.fold_partners(second)}:
@@ -43,3 +42,13 @@ def check_adjacent(pairs: Iterable[tuple[int, int]]) -> None:
                         "multi-character case fold",
                         f"{chr(first) + chr(second)!r} without regard to case also matches a single character",
                     )
+
+
+@cache
+def _match_several() -> frozenset[int]:
+    return frozenset(c for singles in unicode.multi_character_folds().values() for c in singles)
+
+
+@cache
+def _folding_pairs() -> frozenset[tuple[str, str]]:
+    return frozenset(pair for text in unicode.multi_character_folds() for pair in pairwise(text))

@@ -102,6 +102,8 @@ def parse_literal(text: str) -> Node:
         raise Unsupported("empty string pattern", "every match must take at least one character")
     if len(text) > MAX_PATTERN_LENGTH:
         raise Unsupported("string pattern too large", f"more than {MAX_PATTERN_LENGTH:,} code points")
+    if any(ord(c) in SURROGATES for c in text):
+        raise Unsupported("lone surrogate", "no text holds one")
     return Concat(tuple(Chars(_single(ord(c))) for c in text))
 
 
