@@ -161,7 +161,7 @@ def fold_partners(cp: int) -> tuple[int, ...]:
 
 @cache
 def multi_character_folds() -> dict[str, tuple[int, ...]]:
-    """Literal of two or three characters → single code points that `(?i:literal)` matches too, in every mixture of case.
+    """Literal of two or three characters, in every mixture of case → single code points that `(?i:)` of it matches too.
 
     Each of these code points, under `(?i:)` in a literal or inside brackets, matches the literal. So a folded pattern
     that contains a key or such a code point matches texts of another length than its own; groups without flags do not

@@ -1,7 +1,8 @@
 """Character tables of the reference outside of its regular expressions and normal forms.
 
 `Digits`, `Punctuation`, word characters and white space of added tokens, white space of `Strip`, the map of
-`Lowercase`, the byte-level alphabet. They follow the standard library that the reference was built with, or older tables.
+`Lowercase`, the byte-level alphabet. They follow the standard library that the reference was built with, or older
+tables.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The reference's normal forms as tables: decompositions, combining classes, compositions, and who takes part in them.
 
 The reference normalizes by UAX #15 over an old version of Unicode, which none of its other tables follow. What is
-written here is enough to do the same: tests/program/test_unicode.py does, by nothing but these tables, and compares.
+written here is enough to do the same: tests/program/test_normalization_tables.py does, by nothing but these tables, and compares.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ COMPOSING = ("NFC", "NFKC")
 FIRST_SYLLABLE, LEADS, VOWELS, TRAILS = 0xAC00, 0x1100, 0x1161, 0x11A7
 VOWEL_COUNT, TRAIL_COUNT, SYLLABLE_COUNT = 21, 28, 11_172
 
-# Combining classes 1 and 240, the lowest and highest that the reference knows; `_combining_classes` fails if they are not.
+# Combining classes 1 and 240, the lowest and highest of the reference; `_combining_classes` fails if they are not.
 _LOWEST, _HIGHEST = "\u0334", "\u0345"
 
 _NORMALIZERS = {form: getattr(normalizers, form)() for form in FORMS}
