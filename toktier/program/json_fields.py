@@ -47,10 +47,10 @@ class Fields:
         """Raises NotATokenizer when `value` is no object, ProgramUnsupported when a key stands in it twice."""
         if not isinstance(value, dict):
             raise malformed(path, "an object", value)
-        if isinstance(value, RepeatedKeys):
-            raise ProgramUnsupported(f"{path}.{value.repeated}", "a repeated key")
-        self._left = dict(value)
         self.path = path
+        if isinstance(value, RepeatedKeys):
+            raise ProgramUnsupported(self.place(value.repeated), "a repeated key")
+        self._left = dict(value)
 
     def place(self, name: str) -> str:
         """JSON path of the field `name`."""
