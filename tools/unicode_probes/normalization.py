@@ -1,7 +1,7 @@
 """The reference's normal forms as tables: decompositions, combining classes, compositions, and who takes part in them.
 
 The reference normalizes by UAX #15 over an old version of Unicode, which none of its other tables follow. What is
-written here is enough to do the same: tests/program/test_normalization_tables.py does, by nothing but these tables, and compares.
+written here is enough to do the same: tests/program/test_normalization_tables.py does, by nothing but these tables.
 """
 
 from __future__ import annotations
