@@ -199,6 +199,7 @@ UNSUPPORTED: dict[str, tuple[Document, str, str]] = {
     "BertNormalizer": (m(normalizer={"type": "BertNormalizer"}), "normalizer.type", "BertNormalizer"),
     "ByteLevel normalizer": (m(normalizer={"type": "ByteLevel"}), "normalizer.type", "ByteLevel"),
     "a field of NFC": (m(normalizer={"type": "NFC", "x": 1}), "normalizer.x", "1"),
+    "Prepend of nothing": (m(normalizer={"type": "Prepend", "prepend": ""}), "normalizer.prepend", "empty"),
     "Replace by a regex": (
         m(normalizer={"type": "Replace", "pattern": {"Regex": "a+"}, "content": ""}),
         "normalizer.pattern.Regex",

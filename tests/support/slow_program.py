@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import itertools
 import struct
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 
 from toktier.program.file import ProgramFile, read_program
 from toktier.program.layout import NONE, AddedFlag, Conf, Flag, Model, NormalizerOp, TokenFlag
@@ -45,11 +47,13 @@ class SlowProgram:
         }
         self.white = self._trie("CHR")
 
+    @cache  # noqa: B019 - programs of tests are few and short-lived
     def _words(self, tag: str) -> tuple[int, ...]:
         data = self.file.section(tag)
         return struct.unpack(f"<{len(data) // 4}I", data)
 
-    def _trie(self, prefix: str) -> object:
+    @cache  # noqa: B019
+    def _trie(self, prefix: str) -> Callable[[int], int]:
         stage1 = self.file.section(f"{prefix}1")
         first = struct.unpack(f"<{len(stage1) // 2}H", stage1)
         second = self.file.section(f"{prefix}2")
@@ -123,6 +127,7 @@ class SlowProgram:
 
     # normalizer
 
+    @cache  # noqa: B019
     def _records(self, tag: str, target: str) -> dict[int, tuple[int, ...]]:
         rows, targets = self._words(tag), self._words(target)
         keys = [rows[i] for i in range(0, len(rows), 3)]
@@ -155,13 +160,18 @@ class SlowProgram:
                     text = text[:-1]
         return text
 
+    @cache  # noqa: B019
+    def _compositions(self) -> dict[tuple[int, int], int]:
+        words = self._words("NCMP")
+        rows = [words[i : i + 3] for i in range(0, len(words), 3)]
+        assert rows == sorted(rows)
+        return {(a, b): c for a, b, c in rows}
+
     def _form(self, text: str) -> str:
         decompositions = self._records("NDEC", "NDCP")
-        ccc_words, pairs = self._words("NCCC"), self._words("NCMP")
+        ccc_words = self._words("NCCC")
         ccc = dict(zip(ccc_words[::2], ccc_words[1::2], strict=True))
-        rows = [pairs[i : i + 3] for i in range(0, len(pairs), 3)]
-        assert rows == sorted(rows)
-        compositions = {(a, b): c for a, b, c in rows}
+        compositions = self._compositions()
         cps = [c for x in text for c in decompositions.get(ord(x), (ord(x),))]
         for i in range(1, len(cps)):  # insertion of marks among marks of higher class
             k = i

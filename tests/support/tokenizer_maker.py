@@ -148,7 +148,7 @@ def _normalizer(rng: random.Random) -> Any:
             "pattern": {"String": rng.choice((" ", "a", "ab", "é"))},
             "content": rng.choice(("▁", "", "xyz")),
         },
-        {"type": "Prepend", "prepend": rng.choice(("▁", "", "q "))},
+        {"type": "Prepend", "prepend": rng.choice(("▁", "q "))},
         {"type": "Sequence", "normalizers": [{"type": form}]},
     ]
     chosen = rng.sample(steps, rng.randrange(4))

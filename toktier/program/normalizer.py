@@ -87,8 +87,9 @@ def _read(value: Any, path: str, steps: list[NormalizerStep], depth: int) -> Non
             steps.append(NormalizerStep(NormalizerOp.STRIP, path, left=left, right=right))
     elif kind == "Prepend":
         text = fields.string("prepend")
-        if text:
-            steps.append(NormalizerStep(NormalizerOp.PREPEND, path, text))
+        if not text:  # not "nothing": it breaks the reference's alignment, which then panics or drops characters
+            raise ProgramUnsupported(fields.place("prepend"), "an empty text")
+        steps.append(NormalizerStep(NormalizerOp.PREPEND, path, text))
     elif kind == "Replace":
         regex, text = literal_pattern(fields)
         replacement = fields.string("content")
