@@ -1,0 +1,235 @@
+"""`toktier inspect`: what the package pins, or what a tokenizer.json is, and what serves it under each policy."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from toktier.artifacts.cache import ArtifactCache
+from toktier.artifacts.inventory import FamilyState, survey
+from toktier.artifacts.pins import TOKENIZER_FILE, Pins, shipped_pins
+from toktier.config import Settings
+from toktier.errors import ProgramUnsupported, UsageError
+from toktier_cli import options
+from toktier_cli.invocation import Invocation, Result
+from toktier_cli.table import columns, size
+from toktier_cli.verbs.program_text import program_lines
+
+
+@dataclass(frozen=True, slots=True)
+class _File:
+    """A tokenizer.json as the compiler sees it. `meta` None: beyond the compiler, `unsupported` says why."""
+
+    path: Path
+    size: int
+    sha256: str
+    fingerprint: str | None
+    meta: dict[str, Any] | None
+    unsupported: ProgramUnsupported | None
+
+
+def inspect(
+    ctx: typer.Context,
+    what: Annotated[str | None, typer.Argument(metavar="[FAMILY|FILE]", show_default=False)] = None,
+    family: options.Family = None,
+    file: options.File = None,
+) -> Result:
+    """What is pinned (without an argument: everything), or what a tokenizer.json is.
+
+    For a file: pipeline, automata, merges, added tokens, fingerprint, which pinned artifact it equals, what serves it.
+    """
+    invocation: Invocation = ctx.obj
+    given = [value for value in (what, family, file) if value is not None]
+    if len(given) > 1:
+        raise UsageError("expected one FAMILY or FILE", remedy="toktier inspect --help")
+    pins = shipped_pins()
+    settings = options.settings_of(invocation)
+    cache = None if settings.cache_dir is None else ArtifactCache(settings.cache_dir)
+    if not given:
+        return _all(pins)
+    name = given[0]
+    if file is not None or (name not in pins.families and options.looks_like_path(name)):
+        return _one_file(Path(name), pins, settings, cache)
+    return _one_family(survey(pins.family(name), cache, deep=False), settings)
+
+
+def _all(pins: Pins) -> Result:
+    families = [f for _, f in sorted(pins.families.items())]
+    rows = [
+        (f.name, (f.revision or "-")[:12], size(f.tokenizer.size), f.tokenizer.sha256, f.repo_id or "-")
+        for f in families
+    ]
+    return Result(
+        "inspect_pins",
+        lambda: {"root_digest": pins.root_digest, "families": [_pinned(survey(f, None, deep=False)) for f in families]},
+        lambda: columns(("FAMILY", "REVISION", "SIZE", "SHA-256 OF TOKENIZER.JSON", "REPOSITORY"), rows, right=(2,)),
+    )
+
+
+def _pinned(state: FamilyState) -> dict[str, Any]:
+    family = state.family
+    return {
+        "family": family.name,
+        "repo_id": family.repo_id,
+        "revision": family.revision,
+        "shipped": family.shipped,
+        "derived": family.derived,
+        "files": [{"name": n, "sha256": f.sha256, "size": f.size} for n, f in family.files.items()],
+        "published_in": [
+            {"kind": p.kind, "package": p.package, "version": p.version, "path": p.path} for p in family.publications
+        ],
+    }
+
+
+def _one_family(state: FamilyState, settings: Settings) -> Result:
+    """Pins of a family, and the file itself where it is on this host."""
+    here = next((f.path for f in state.files if f.file.name == TOKENIZER_FILE and f.status == "present"), None)
+    file = None if here is None else _examine(here, settings, sha256=None)
+    files = {f.file.name: f.status for f in state.files}
+
+    def document() -> dict[str, Any]:
+        return {
+            **_pinned(state),
+            "on_this_host": files,
+            "source": state.source,
+            "program": None if file is None else _program(file),
+            "serves": None if file is None else _serves(file),
+        }
+
+    return Result("inspect_family", document, lambda: "".join(_family_text(state, file)))
+
+
+def _family_text(state: FamilyState, file: _File | None) -> Iterator[str]:
+    family = state.family
+    yield f"family       {family.name}\n"
+    if family.repo_id is not None:
+        yield f"repository   {family.repo_id} at {family.revision}\n"
+    for entry in state.files:
+        where = "on this host" if entry.status == "present" else entry.status
+        yield f"file         {entry.file.name}, {entry.file.size} bytes, SHA-256 {entry.file.sha256}, {where}\n"
+    for publication in family.publications:
+        yield f"also in      {publication.kind} {publication.requirement}, {publication.path}\n"
+    if file is None:
+        yield f"not here     toktier artifacts fetch {family.name}\n"
+    else:
+        yield from _file_lines(file)
+
+
+def _one_file(path: Path, pins: Pins, settings: Settings, cache: ArtifactCache | None) -> Result:
+    file = _examine(path, settings, sha256=None)
+    equals = pins.tokenizer_family(file.sha256)
+    basis, compared = "identical", []
+    if equals is None and file.fingerprint is not None:
+        basis = "equivalent"
+        for candidate in _present(pins, cache):
+            compared.append(candidate.family.name)
+            blob = next(f.path for f in candidate.files if f.file.name == TOKENIZER_FILE)
+            assert blob is not None
+            if _examine(blob, settings, sha256=candidate.family.tokenizer.sha256).fingerprint == file.fingerprint:
+                equals = candidate.family
+                break
+    equal_to = None if equals is None else {"family": equals.name, "basis": basis}
+
+    def document() -> dict[str, Any]:
+        return {
+            "path": str(path),
+            "size": file.size,
+            "sha256": file.sha256,
+            "equals": equal_to,
+            "compared_with": compared,
+            "program": _program(file),
+            "serves": _serves(file),
+        }
+
+    def text() -> str:
+        lines = [f"file         {path}, {file.size} bytes, SHA-256 {file.sha256}\n"]
+        if equal_to is not None:
+            how = "byte for byte" if basis == "identical" else "in every id, offset and decoded text (same fingerprint)"
+            lines.append(f"equals       the pinned {equal_to['family']}, {how}\n")
+        else:
+            others = f"; not the same tokenizer as {', '.join(compared)} on this host" if compared else ""
+            lines.append(f"equals       no pinned file{others}\n")
+        return "".join([*lines, *_file_lines(file)])
+
+    return Result("inspect_file", document, text)
+
+
+def _present(pins: Pins, cache: ArtifactCache | None) -> Iterator[FamilyState]:
+    """Families whose tokenizer.json is on this host: only their fingerprints can be known."""
+    for _, family in sorted(pins.families.items()):
+        state = survey(family, cache, deep=False)
+        if state.loadable:
+            yield state
+
+
+def _examine(path: Path, settings: Settings, *, sha256: str | None) -> _File:
+    """Compiles, or maps what was compiled before. Raises what reading the file raises, but not ProgramUnsupported."""
+    import hashlib
+
+    from toktier.program.store import load_or_compile
+
+    try:
+        _, info = load_or_compile(path, settings.programs_dir, sha256=sha256)
+    except ProgramUnsupported as error:
+        data = path.read_bytes()
+        return _File(path, len(data), hashlib.sha256(data).hexdigest(), None, None, error)
+    return _File(path, path.stat().st_size, info.artifact_sha256, info.fingerprint, info.meta, None)
+
+
+def _program(file: _File) -> dict[str, Any]:
+    unsupported = file.unsupported
+    return {
+        "compiled": file.meta is not None,
+        "fingerprint": file.fingerprint,
+        "meta": file.meta,
+        "unsupported": None
+        if unsupported is None
+        else {"path": unsupported.path, "component": unsupported.component, "message": unsupported.message},
+    }
+
+
+def _serves(file: _File) -> list[dict[str, Any]]:
+    """What the plan gives under each policy, with the gates that closed."""
+    from toktier.routing.plan import ProgramFacts, Request, plan
+    from toktier.routing.probe import probe
+    from toktier.routing.vocabulary import RoutingPolicy
+
+    unsupported = file.unsupported
+    facts = ProgramFacts(
+        file.sha256,
+        file.fingerprint,
+        None if unsupported is None else (unsupported.path, unsupported.component, unsupported.message),
+        decode_by_reference=file.meta is not None and file.meta["decode"] == "reference",
+    )
+    rows = []
+    for policy in RoutingPolicy:
+        decided = plan(probe(), Request(policy=policy), facts)
+        rows.append(
+            {
+                "policy": policy.value,
+                "backend": None if decided.serves is None else decided.serves.value,
+                "status": decided.status.value,
+                "closed": [gate.to_dict() for gate in decided.closed],
+                "error": None if decided.refusal is None else decided.refusal.to_dict(),
+            }
+        )
+    return rows
+
+
+def _file_lines(file: _File) -> Iterator[str]:
+    if file.meta is not None:
+        assert file.fingerprint is not None
+        yield f"fingerprint  {file.fingerprint}\n"
+        yield from program_lines(file.meta)
+    else:
+        assert file.unsupported is not None
+        yield f"compiled     no: {file.unsupported.message}\n"
+    by_backend: dict[str, list[str]] = {}
+    for row in _serves(file):
+        by_backend.setdefault(row["backend"] or f"nothing ({row['error']['code']})", []).append(row["policy"])
+    for label, (backend, policies) in zip(("serves", *[""] * len(by_backend)), by_backend.items(), strict=False):
+        yield f"{label:<13}{backend} under policy {', '.join(policies)}\n"
