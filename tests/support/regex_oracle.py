@@ -52,9 +52,10 @@ def match(node: Node, text: str, at: int, then: Then) -> int | None:
 
             if low > 0:
                 return again()
-            first, second = (lambda: then(at), again) if lazy else (again, lambda: then(at))
-            end = first()
-            return second() if end is None else end
+            if lazy and (end := then(at)) is not None:
+                return end
+            end = again()
+            return then(at) if end is None and not lazy else end
         case Atomic(body):
             end = match(body, text, at, lambda end: end)
             return None if end is None else then(end)

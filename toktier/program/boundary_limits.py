@@ -1,7 +1,7 @@
 """What the boundary compiler refuses, and how far it goes before it does: one exception and the bounds of the work.
 
 The bounds are far above every published pre-tokenizer (at most 130 program points, 70 automaton states) and low enough
-that a hostile pattern is refused within about a second and 100 MB. They count work, not time, so that a file is
+that a hostile pattern is refused within about a second and 150 MB. They count work, not time, so that a file is
 accepted on every host or on none. Not here: the JSON path of the refusal, which `toktier.program.boundary` adds.
 """
 
@@ -15,7 +15,7 @@ MAX_POINTS = 3_000  # program points after the expansion of {n,m}
 MAX_CLASSES = 255  # canonical ones must fit a byte; raw ones are bounded alike
 MAX_STATES = 255  # of a minimal automaton: must fit a byte
 MAX_RAW_STATES = 4_000  # of an automaton under construction
-MAX_WORK = 4_000_000  # table entries computed for one pre-tokenizer
+MAX_WORK = 2_000_000  # table entries computed for one pre-tokenizer; published ones need up to 285,000
 
 
 class Unsupported(Exception):
