@@ -21,7 +21,7 @@ LAYERS: list[set[str]] = [
     {"toktier.artifacts"},
     {"toktier.backends"},
     {"toktier.routing"},
-    {"toktier.tokenizer", "toktier.decode_stream"},
+    {"toktier.tokenizer"},
     {"toktier.api"},
     {"toktier"},
     {"toktier_cli"},

@@ -1,1 +1,64 @@
-"""toktier: the same token IDs as Hugging Face `tokenizers`, from a compiled tokenizer.json."""
+"""toktier: the same token IDs as Hugging Face `tokenizers`, from a compiled tokenizer.json.
+
+`import toktier` loads nothing but this file; the names below are imported when they are first used.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from toktier.version import VERSION as __version__
+
+if TYPE_CHECKING:
+    from toktier import errors
+    from toktier._native import Encoding, EncodingBatch
+    from toktier.api import ToktierWarning, from_file, load
+    from toktier.config import Config
+    from toktier.decode_stream import DecodeStream
+    from toktier.errors import ToktierError
+    from toktier.routing.vocabulary import RoutingPolicy
+    from toktier.tokenizer import Tokenizer
+
+_HOMES = {
+    "Config": "toktier.config",
+    "DecodeStream": "toktier.decode_stream",
+    "Encoding": "toktier._native",
+    "EncodingBatch": "toktier._native",
+    "RoutingPolicy": "toktier.routing.vocabulary",
+    "Tokenizer": "toktier.tokenizer",
+    "ToktierError": "toktier.errors",
+    "ToktierWarning": "toktier.api",
+    "errors": "toktier.errors",
+    "from_file": "toktier.api",
+    "load": "toktier.api",
+}
+
+__all__ = [
+    "Config",
+    "DecodeStream",
+    "Encoding",
+    "EncodingBatch",
+    "RoutingPolicy",
+    "Tokenizer",
+    "ToktierError",
+    "ToktierWarning",
+    "__version__",
+    "errors",
+    "from_file",
+    "load",
+]
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module 'toktier' has no attribute {name!r}")
+    module = import_module(home)
+    value = module if name == "errors" else getattr(module, name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,156 @@
+"""load() and from_file(): from a name or a path to a Tokenizer.
+
+Settings are resolved once, the file is compiled or its program mapped, the plan decides who serves. Not here: the plan
+(`toktier.routing`), the cache of artifacts (`toktier.artifacts`), compiling (`toktier.program`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import warnings
+from typing import Any
+
+from toktier.config import Config, Settings, resolve_settings
+from toktier.errors import ArtifactNotFound, BackendUnavailable, ProgramCorrupt, ProgramUnsupported
+from toktier.program.store import ProgramInfo, load_or_compile
+from toktier.routing.plan import Plan, ProgramFacts, Request, plan
+from toktier.routing.probe import probe
+from toktier.routing.vocabulary import BackendId, Device, RoutingPolicy, parse_backend, parse_device, parse_policy
+
+try:
+    from toktier._native import Program
+    from toktier.backends.fast_cpu import FastCpuBackend
+    from toktier.backends.hf import ArtifactSource, HfBackend
+    from toktier.tokenizer import Tokenizer
+except ImportError as error:
+    raise BackendUnavailable(
+        f"the native module of toktier cannot be imported: {error}",
+        details={"backend": "fast_cpu"},
+        remedy="install toktier again from the checkout or wheel at hand, for this Python",
+    ) from error
+
+
+class ToktierWarning(UserWarning):
+    """Something works, but not as fast as it could: the reference serves, or a program could not be kept."""
+
+
+def load(
+    family: str,
+    *,
+    policy: RoutingPolicy | str = RoutingPolicy.CERTIFIED,
+    tokenizer: BackendId | str | None = None,
+    device: Device | str = Device.AUTO,
+    config: Config | None = None,
+) -> Tokenizer:
+    """The tokenizer of a pinned family, from the verified cache; fetched first when it is not there, unless offline.
+
+    `tokenizer`: "auto" or the id of a backend. None leaves it to `config`, config.toml and TOKTIER_TOKENIZER. Raises
+    UnknownFamily, ArtifactNotFound, ArtifactHashMismatch, and what `from_file` raises.
+    """
+    settings = resolve_settings(config)
+    request = _request(settings, policy, tokenizer, device)
+    from toktier.artifacts.resolve import obtain
+
+    artifact = obtain(family, settings)
+    resolution = {"family": artifact.family.name, "source": artifact.source, "path": str(artifact.path)}
+    return _open(artifact.path, settings, request, resolution, family, artifact.sha256)
+
+
+def from_file(
+    path: str | os.PathLike[str],
+    *,
+    policy: RoutingPolicy | str = RoutingPolicy.CERTIFIED,
+    tokenizer: BackendId | str | None = None,
+    device: Device | str = Device.AUTO,
+    config: Config | None = None,
+) -> Tokenizer:
+    """The tokenizer of a tokenizer.json on this host; arguments as for `load`.
+
+    Raises ArtifactNotFound, ArtifactDamaged (no JSON), NotATokenizer, UnsupportedConfig (undefined in the reference
+    itself), ConfigInvalid; and, where the reference may not serve in its place, ProgramUnsupported,
+    OracleVersionUnsupported, UncertifiedTokenizer or BackendUnavailable.
+    """
+    settings = resolve_settings(config)
+    request = _request(settings, policy, tokenizer, device)
+    resolution = {"family": None, "source": "file", "path": os.fspath(path)}
+    return _open(path, settings, request, resolution, os.fspath(path), None)
+
+
+def _request(
+    settings: Settings,
+    policy: RoutingPolicy | str,
+    tokenizer: BackendId | str | None,
+    device: Device | str,
+) -> Request:
+    return Request(
+        policy=parse_policy(policy),
+        backend=parse_backend(settings.tokenizer if tokenizer is None else tokenizer),
+        device=parse_device(device),
+        fallback=settings.tokenizer_fallback,
+        gpu_disabled=settings.disable_gpu,
+    )
+
+
+def _open(
+    path: str | os.PathLike[str],
+    settings: Settings,
+    request: Request,
+    resolution: dict[str, Any],
+    name: str,
+    sha256: str | None,
+) -> Tokenizer:
+    native: FastCpuBackend | None = None
+    info: ProgramInfo | None = None
+    try:
+        program, info = load_or_compile(path, settings.programs_dir, opener=Program, name=name, sha256=sha256)
+    except ProgramUnsupported as error:
+        facts = ProgramFacts(sha256 or _digest(path), unsupported=(error.path, error.component, error.message))
+    except ValueError as error:
+        # A cached program that the engine refuses is compiled again; this one was.
+        raise ProgramCorrupt(
+            f"{name}: the engine refuses the program compiled from it: {error}",
+            remedy="report it with the tokenizer.json; policy reference serves in the meantime",
+        ) from error
+    else:
+        native = FastCpuBackend(program, info.meta)
+        facts = ProgramFacts(info.artifact_sha256, info.fingerprint, decode_by_reference=not native.decodes)
+    decided = plan(probe(), request, facts)
+    if decided.refusal is not None:
+        raise decided.refusal
+    reference = HfBackend(ArtifactSource(path, facts.artifact_sha256, name))
+    if native is None:
+        reference.load()  # a file that the reference cannot load either is refused now, not at the first text
+    _warn(decided, info, name)
+    return Tokenizer(decided, native, reference, program=_program_facts(info), resolution=resolution)
+
+
+def _digest(path: str | os.PathLike[str]) -> str:
+    try:
+        with open(path, "rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise ArtifactNotFound(
+            f"{os.fspath(path)} has vanished: {error.strerror}", details={"path": os.fspath(path)}
+        ) from None
+
+
+def _program_facts(info: ProgramInfo | None) -> dict[str, Any] | None:
+    if info is None:
+        return None
+    return {
+        "path": None if info.path is None else str(info.path),
+        "from_cache": info.from_cache,
+        "trusted": info.trusted,
+        "notice": info.notice,
+    }
+
+
+def _warn(decided: Plan, info: ProgramInfo | None, name: str) -> None:
+    """At most one warning for a tokenizer and a reason, attributed to the caller of load() or from_file()."""
+    gate = decided.involuntary
+    if gate is not None and gate.reason is not None:
+        text = f"{name}: the reference serves, not {gate.backend.value}: {gate.summary} ({gate.reason.value})"
+        warnings.warn(text, ToktierWarning, stacklevel=4)
+    if info is not None and info.notice is not None:
+        warnings.warn(f"{name}: {info.notice}", ToktierWarning, stacklevel=4)

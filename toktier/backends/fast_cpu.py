@@ -1,0 +1,90 @@
+"""The native engine as a backend: a compiled program, executed by `toktier._native`.
+
+Decoding that the program leaves to the reference (META `decode`) is not done here: `decodes` says so, and asking anyway
+is a fault of the caller. Not here: compiling (`toktier.program`), when it serves (`toktier.routing.plan`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import cached_property
+from typing import Any, ClassVar
+
+from toktier._native import EncoderBase, Encoding, EncodingBatch, Program
+from toktier.backends.protocol import Text
+from toktier.decode_stream import ByteFallbackTail, ByteLevelTail, TailRule
+from toktier.errors import InternalError
+from toktier.routing.vocabulary import BackendId
+
+# Strings that may stand in Replace and Strip beside ByteFallback without touching what malformed bytes become.
+_HARMLESS = frozenset({"", " ", "\u2581"})
+
+
+class FastCpuBackend:
+    """One program. Thread-safe; nothing is started that a fork would lose."""
+
+    id: ClassVar[BackendId] = BackendId.FAST_CPU
+
+    def __init__(self, program: Program, meta: dict[str, Any]) -> None:
+        """`meta`: the META document of the program."""
+        self.program = program
+        self._meta = meta
+        self._encoder = EncoderBase(program)
+
+    def encode(self, text: Text, add_special_tokens: bool, plain: bool) -> Encoding:
+        return self._encoder.encode(text, add_special_tokens, plain=plain)
+
+    def encode_batch(
+        self, texts: Iterable[Text], add_special_tokens: bool, plain: bool, workers: int | None
+    ) -> EncodingBatch:
+        return self._encoder.encode_batch(texts, add_special_tokens, workers=workers, plain=plain)
+
+    def count(self, text: Text, add_special_tokens: bool, plain: bool) -> int:
+        return self._encoder.count(text, add_special_tokens, plain=plain)
+
+    @property
+    def decodes(self) -> bool:
+        """Whether the program decodes by itself."""
+        return bool(self._meta["decode"] == "native")
+
+    def decode(self, ids: Iterable[int], skip_special_tokens: bool) -> str:
+        if not self.decodes:
+            raise InternalError("this program leaves decoding to the reference")
+        return self.program.decode(ids, skip_special_tokens)
+
+    def tail_rule(self, skip_special_tokens: bool) -> TailRule | None:
+        steps = self._meta["decoder"]
+        kinds = [step["type"] for step in steps or ()]
+        if kinds == ["ByteLevel"]:
+            return ByteLevelTail(lambda ids: self.decode(ids, skip_special_tokens))
+        strings = {step.get(key, "") for step in steps or () for key in ("text", "replacement")}
+        if "ByteFallback" in kinds and "ByteLevel" not in kinds and strings <= _HARMLESS:
+            return ByteFallbackTail(self._byte_tokens.get)
+        return None
+
+    @cached_property
+    def _byte_tokens(self) -> dict[int, int]:
+        """Byte of every token that a ByteFallback decoder takes for one: `<0xNN>`, with two hexadecimal digits."""
+        spellings = {f"<0x{a}{b}>": int(a + b, 16) for a in "0123456789abcdefABCDEF" for b in "0123456789abcdefABCDEF"}
+        found = ((self.program.token_to_id(token), byte) for token, byte in spellings.items())
+        return {token_id: byte for token_id, byte in found if token_id is not None}
+
+    @cached_property
+    def vocab_size(self) -> int:
+        return int(self._meta["model"]["vocabulary"]) + int(self._meta["added_tokens"]["new"])
+
+    @cached_property
+    def special_tokens(self) -> dict[str, int]:
+        listed = ((int(token["id"]), str(token["content"])) for token in self._meta["special_tokens"])
+        return {content: token_id for token_id, content in sorted(listed)}
+
+    def token_to_id(self, token: str) -> int | None:
+        return self.program.token_to_id(token)
+
+    def id_to_token(self, token_id: int) -> str | None:
+        return self.program.id_to_token(token_id)
+
+    @property
+    def changes_length(self) -> bool:
+        """The file stores truncation or padding."""
+        return self._meta["truncation"] is not None or self._meta["padding"] is not None

@@ -1,0 +1,226 @@
+"""Tokenizer: one tokenizer.json, ready to encode and decode, by the engine that the plan chose.
+
+`encode`, `encode_batch` and `count` are the native type's own methods; they come here (`_encode_routed` and its
+siblings) only when the reference serves or an argument needs more than the engine. Not here: choosing the engine
+(`toktier.routing`), finding and compiling the file (`toktier.api`).
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from toktier._native import EncoderBase, Encoding
+from toktier.decode_stream import DecodeStream, checked_id
+from toktier.errors import ConfigInvalid, InvalidToken, UnsupportedConfig
+from toktier.routing import explain as explained
+from toktier.routing.counters import Counters
+from toktier.routing.vocabulary import BackendId, Reason
+
+if TYPE_CHECKING:
+    from toktier._native import EncodingBatch
+    from toktier.backends.fast_cpu import FastCpuBackend
+    from toktier.backends.hf import HfBackend
+    from toktier.backends.protocol import Text
+    from toktier.routing.plan import Plan
+
+LOOKUPS = ("auto", "off")
+
+
+class Tokenizer(EncoderBase):
+    """Made by `toktier.load` and `toktier.from_file`. Any number of threads may use one at once.
+
+    IDs equal `tokenizers.Tokenizer.encode(text, add_special_tokens=...)` of the certified versions.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        native: FastCpuBackend | None,
+        reference: HfBackend,
+        *,
+        program: dict[str, Any] | None,
+        resolution: dict[str, Any],
+    ) -> None:
+        """`native`: None when the file did not compile. `program` and `resolution`: facts for `explain`."""
+        serving_native = plan.serves is BackendId.FAST_CPU and native is not None
+        super().__init__(native.program if serving_native and native is not None else None)
+        self._plan = plan
+        self._native, self._reference = native, reference
+        self._facts = native or reference  # of the vocabulary: a program knows them even while the reference serves
+        self._serving: FastCpuBackend | HfBackend = native if serving_native and native is not None else reference
+        self._program, self._resolution = program, resolution
+        self._counters = Counters()
+        gate = plan.involuntary
+        self._fallback: Reason | None = None if gate is None else gate.reason
+
+    # encode: what the native type hands over
+
+    def _encode_routed(
+        self, text: Text, add_special_tokens: bool, session: str | None, lookup: str | None, plain: bool
+    ) -> Encoding:
+        if session is not None:
+            raise UnsupportedConfig(
+                "this version has no sessions", details={"argument": "session"}, remedy="encode without session="
+            )
+        if lookup is not None and lookup not in LOOKUPS:
+            raise ConfigInvalid(
+                f"lookup is {lookup!r}: expected one of {', '.join(LOOKUPS)}",
+                details={"argument": "lookup"},
+                remedy="leave lookup out",
+            )
+        # Without a store there is nothing to look up: "auto" and "off" are the same.
+        if self._serving is self._native:
+            return super().encode(text, add_special_tokens, plain=plain)
+        self._counters.called(BackendId.HF, self._fallback)
+        return self._reference.encode(text, add_special_tokens, plain)
+
+    def _encode_batch_routed(
+        self, texts: Iterable[Text], add_special_tokens: bool, workers: int | None, plain: bool
+    ) -> EncodingBatch:
+        self._counters.called(BackendId.HF, self._fallback)
+        return self._reference.encode_batch(texts, add_special_tokens, plain, workers)
+
+    def _count_routed(self, text: Text, add_special_tokens: bool, plain: bool) -> int:
+        self._counters.called(BackendId.HF, self._fallback)
+        return self._reference.count(text, add_special_tokens, plain)
+
+    def _count_batch_routed(
+        self, texts: Iterable[Text], add_special_tokens: bool, workers: int | None, plain: bool
+    ) -> list[int]:
+        return [len(row) for row in self._encode_batch_routed(texts, add_special_tokens, workers, plain)]
+
+    def encode_segments(self, segments: Iterable[tuple[Text, bool]]) -> Encoding:
+        """IDs of (text, allow_special) pairs, each encoded alone, one after the other.
+
+        Where `allow_special` is False (what a user wrote), special added tokens are ordinary text; where it is True
+        (what a template wrote), they count. No token spans a border, as when the parts were encoded one by one; no
+        template is added. Offsets are code points of all texts joined. Raises UnsupportedConfig when the file stores
+        truncation or padding, which have no meaning for parts.
+        """
+        if self._serving.changes_length:
+            raise UnsupportedConfig(
+                "the tokenizer.json stores truncation or padding, which parts of a text cannot have",
+                details={"artifact_sha256": self.artifact_sha256},
+                remedy="encode whole texts, or remove truncation and padding from the file",
+            )
+        ids = array("I")
+        offsets: list[tuple[int, int]] = []
+        tokens: list[str] = []
+        base = 0
+        for text, allow_special in segments:
+            part = self.encode(text, plain=not allow_special)
+            ids.extend(part)
+            offsets.extend((base + start, base + end) for start, end in part.offsets)
+            tokens.extend(part.tokens)
+            base += len(text) if isinstance(text, str) else len(bytes(text).decode("utf-8"))
+        return Encoding.from_ids(ids, offsets=offsets, tokens=tokens, backend=self._serving.id.value)
+
+    # decode
+
+    def decode(self, ids: Iterable[int], skip_special_tokens: bool = True) -> str:
+        """Text of `ids` (an Encoding, a buffer of uint32, any iterable of int). Ids without a token are passed over, as
+        the reference does. Raises InvalidToken for what is no id."""
+        return self._decoder(skip_special_tokens)(ids)
+
+    def decode_batch(self, batch: Iterable[Iterable[int]], skip_special_tokens: bool = True) -> list[str]:
+        """Text of each row. Raises InvalidToken naming the item."""
+        decode = self._decoder(skip_special_tokens)
+        texts: list[str] = []
+        for item, ids in enumerate(batch):
+            try:
+                texts.append(decode(ids))
+            except InvalidToken as error:
+                raise InvalidToken(
+                    f"item {item}: {error.message}", details={"item": item, **error.details}, remedy=error.remedy
+                ) from None
+        return texts
+
+    def decode_stream(self, prompt: Iterable[int] = (), *, skip_special_tokens: bool = False) -> DecodeStream:
+        """Incremental decoding, equal to `tokenizers.decoders.DecodeStream`, default for special tokens included.
+        `prompt`: ids that came before and whose text was already shown."""
+        decode = self._decoder(skip_special_tokens)
+        specials = frozenset(self._facts.special_tokens.values()) if skip_special_tokens else frozenset()
+        tail = self._native.tail_rule(skip_special_tokens) if self._native_decodes and self._native else None
+        id_to_token = self._facts.id_to_token
+        return DecodeStream(
+            decode,
+            lambda token_id: token_id in specials or id_to_token(token_id) is None,
+            tail,
+            prompt,
+        )
+
+    @property
+    def _native_decodes(self) -> bool:
+        return self._native is not None and self._serving is self._native and self._native.decodes
+
+    def _decoder(self, skip_special_tokens: bool) -> Callable[[Iterable[int]], str]:
+        if self._native_decodes and self._native is not None:
+            native = self._native
+            return lambda ids: native.decode(ids, skip_special_tokens)
+        reason = Reason.DECODE_REFERENCE if self._serving is self._native else self._fallback
+
+        def decode(ids: Iterable[int]) -> str:
+            checked = _id_list(ids)
+            self._counters.called(BackendId.HF, reason)
+            return self._reference.decode(checked, skip_special_tokens)
+
+        return decode
+
+    # vocabulary and identity
+
+    @property
+    def vocab_size(self) -> int:
+        """Number of token strings, added tokens included."""
+        return self._facts.vocab_size
+
+    @property
+    def special_tokens(self) -> dict[str, int]:
+        """Content and id of every special added token, ascending by id."""
+        return dict(self._facts.special_tokens)
+
+    def token_to_id(self, token: str) -> int | None:
+        """Id of a token string, None when there is none."""
+        return self._facts.token_to_id(token)
+
+    def id_to_token(self, token_id: int) -> str | None:
+        """Token string of an id, None when there is none. Raises InvalidToken for what is no id."""
+        return self._facts.id_to_token(checked_id(token_id))
+
+    @property
+    def artifact_sha256(self) -> str:
+        """SHA-256 (hex) of the tokenizer.json."""
+        return self._plan.program.artifact_sha256
+
+    @property
+    def fingerprint(self) -> str | None:
+        """Digest (hex) of all that can change ids, offsets or decoded text; None for a file beyond the compiler."""
+        return self._plan.program.fingerprint
+
+    def explain(self, summary: bool = False) -> dict[str, Any]:
+        """What serves and why, and what happened since loading: `docs/routing.md` names the members."""
+        native = self.native_calls
+        if summary:
+            return explained.summarise(self._plan, self._counters, native[0], self._program)
+        return explained.report(self._plan, self._counters, native, self._program, self._resolution)
+
+    def __repr__(self) -> str:
+        return f"<toktier.Tokenizer {self.artifact_sha256[:12]} on {self._serving.id.value}, {self.vocab_size} tokens>"
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a Tokenizer cannot be pickled: load it in each process, or fork after loading")
+
+
+def _id_list(ids: Iterable[int]) -> list[int]:
+    """`ids` as a list of int. Raises InvalidToken naming the place of the first that is no id."""
+    if not isinstance(ids, Iterable) or isinstance(ids, str):
+        raise TypeError(f"expected token ids, not {type(ids).__name__}")
+    checked: list[int] = []
+    for position, value in enumerate(ids):
+        try:
+            checked.append(checked_id(value))
+        except InvalidToken as error:
+            error.details["index"] = position
+            raise
+    return checked
