@@ -9,6 +9,7 @@ import contextlib
 import difflib
 import importlib
 import io
+import warnings
 from typing import Any
 
 import typer
@@ -98,6 +99,7 @@ def run(arguments: list[str], invocation: Invocation) -> Result:
     """The result of the verb on the line, or of a request for help. Raises what the verb or the framework raises."""
     if not arguments:
         raise UsageError("no command given", remedy="toktier --help")
+    warnings.showwarning = lambda message, *_, **__: invocation.warn(str(message))
     root = _group("toktier", VERBS, "The token IDs of Hugging Face tokenizers, from a compiled tokenizer.json.")
     printed = io.StringIO()
     # The framework prints help itself; a result is returned and printed by the caller.

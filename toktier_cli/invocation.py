@@ -81,7 +81,7 @@ def take_global_options(arguments: list[str]) -> tuple[Invocation, list[str]]:
             values["home"] = argument.removeprefix("--home=")
         else:
             rest.append(argument)
-    if "home" in values and not values["home"]:
+    if "home" in values and (not values["home"] or values["home"].startswith("-")):
         raise UsageError("option --home needs a directory", remedy="toktier --help")
     return Invocation(**values, tty=sys.stdout.isatty()), rest
 

@@ -26,10 +26,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(encoding="utf-8", errors="backslashreplace")
     try:
-        code = _run(arguments)
-        sys.stdout.flush()
-        sys.stderr.flush()
-        return code
+        return _run(arguments)
     except BrokenPipeError:
         _end_by_sigpipe()
 
@@ -38,7 +35,7 @@ def _run(arguments: list[str]) -> int:
     wants_json = "--json" in arguments  # enough to report an error among the global options
     try:
         if any(option in arguments for option in VERSION_OPTIONS) and set(arguments) <= {*VERSION_OPTIONS, "--json"}:
-            return _version(wants_json)
+            return _version(wants_json)  # before anything else is imported
         from toktier_cli.invocation import take_global_options
 
         invocation, rest = take_global_options(arguments)
@@ -47,7 +44,9 @@ def _run(arguments: list[str]) -> int:
             return _version(wants_json)
         from toktier_cli.app import run
 
-        return _emit(run(rest, invocation), invocation)
+        code = _emit(run(rest, invocation), invocation)
+        sys.stdout.flush()
+        return code
     except BrokenPipeError:
         raise
     except BaseException as error:
@@ -61,6 +60,7 @@ def _version(wants_json: bool) -> int:
         _write_document("version", {"version": VERSION}, 0)
     else:
         sys.stdout.write(f"toktier {VERSION}\n")
+    sys.stdout.flush()
     return 0
 
 
@@ -79,16 +79,18 @@ def _write_document(name: str, document: dict[str, Any], exit_code: int) -> None
 
     whole = {"schema": f"toktier.{name}", "schema_version": 1, **document, "exit_code": exit_code}
     sys.stdout.write(json.dumps(whole, ensure_ascii=False) + "\n")
+    sys.stdout.flush()
 
 
 def _fail(error: BaseException, wants_json: bool) -> int:
     from toktier_cli.failure import as_toktier_error
 
     fault = as_toktier_error(error)
+    if isinstance(error, OSError) and not _stdout_takes_data():
+        wants_json = False
     if wants_json:
         _write_document("error", {"error": fault.to_dict()}, int(fault.exit_code))
     else:
-        sys.stdout.flush()
         sys.stderr.write(f"error: {fault.message}\n")
         if fault.remedy:
             sys.stderr.write(f"hint: {fault.remedy}\n")
@@ -99,12 +101,20 @@ def _fail(error: BaseException, wants_json: bool) -> int:
     return int(fault.exit_code)
 
 
+def _stdout_takes_data() -> bool:
+    """False when what stdout still holds cannot be written. It then goes nowhere: the interpreter would try again."""
+    try:
+        sys.stdout.flush()
+        return True
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        return False
+
+
 def _end_by_sigpipe() -> NoReturn:
     import signal
 
-    # What is still buffered has no reader; closing the descriptors keeps the interpreter from trying again.
-    null = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(null, 1)
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # what is still buffered has no reader
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     os.kill(os.getpid(), signal.SIGPIPE)
     os._exit(141)

@@ -1,0 +1,231 @@
+"""What holds for every verb: one JSON document, exit codes, streams, no traceback, global options anywhere."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.cli.command import check_document, environment, run, run_on_terminal
+from tests.support.material import ROOT
+from toktier.errors import ExitCode, error_codes
+from toktier.version import VERSION
+from toktier_cli.app import ARTIFACTS, CONFIG, VERBS
+
+MINI = ("--family", "toktier_mini")
+
+# (arguments, exit code): every verb, well and badly used
+LINES: list[tuple[tuple[str, ...], int]] = [
+    (("--version",), 0),
+    (("-V",), 0),
+    (("--help",), 0),
+    (("artifacts", "--help"), 0),
+    (("encode", "--help"), 0),
+    ((), 2),
+    (("inspekt",), 2),
+    (("artifacts", "fetsch"), 2),
+    (("encode", "--no-such-option"), 2),
+    (("encode", "text"), 2),
+    (("encode", "text", *MINI, "--file", "x.json"), 2),
+    (("encode", "text", *MINI, "--format", "hex"), 2),
+    (("encode", "text", "--family", "qwen38b"), 3),
+    (("encode", "text", "--file", "absent.json"), 3),
+    (("encode", "text", "--family", "qwen3_8b", "--offline"), 3),
+    (("encode", "text", *MINI, "--policy", "fastest"), 2),
+    (("encode", "text", *MINI, "--device", "tpu"), 2),
+    (("encode", "text", *MINI, "--tokenizer", "other"), 2),
+    (("encode", "--input", "absent.txt", *MINI), 3),
+    (("decode", "12", "x", *MINI), 2),
+    (("decode", "4294967296", *MINI), 2),
+    (("count", "absent.txt", *MINI), 3),
+    (("artifacts", "list"), 0),
+    (("artifacts", "list", "--available"), 0),
+    (("artifacts", "fetch"), 2),
+    (("artifacts", "fetch", "nope"), 3),
+    (("artifacts", "fetch", "toktier_mini"), 0),
+    (("artifacts", "fetch", "qwen3_8b", "--offline"), 3),
+    (("artifacts", "fetch", "qwen3_8b", "--from", "http://x"), 2),
+    (("artifacts", "import", "absent.whl"), 3),
+    (("artifacts", "verify"), 3),
+    (("artifacts", "verify", "toktier_mini"), 0),
+    (("artifacts", "verify", "qwen3_8b"), 3),
+    (("artifacts", "remove", "qwen3_8b"), 3),
+    (("artifacts", "remove", "toktier_mini"), 3),
+    (("inspect",), 0),
+    (("inspect", "qwen3_8b"), 0),
+    (("inspect", "toktier_mini"), 0),
+    (("inspect", "nope"), 3),
+    (("config", "show", "--origin"), 0),
+    (("schema",), 0),
+    (("schema", "encode"), 0),
+    (("schema", "encod"), 2),
+    (("help",), 0),
+    (("help", "exit-codes"), 0),
+    (("help", "error-codes"), 0),
+    (("help", "cooking"), 2),
+    (("--home",), 2),
+]
+
+
+@pytest.mark.parametrize(("arguments", "code"), LINES, ids=lambda v: " ".join(v) if isinstance(v, tuple) else None)
+def test_json_gives_one_valid_document_on_stdout_and_the_exit_code(
+    tmp_path: Path, arguments: tuple[str, ...], code: int
+) -> None:
+    outcome = run(*arguments, "--json", home=tmp_path / "home")
+    document = check_document(outcome)
+    assert outcome.code == code, outcome.stdout
+    assert "Traceback" not in outcome.stderr
+    if code != ExitCode.DONE and arguments[:2] != ("artifacts", "verify"):
+        assert document["schema"] == "toktier.error"
+        assert error_codes()[document["error"]["code"]] == code
+        assert document["error"]["message"].count("\n") == 0
+
+
+@pytest.mark.ci
+@pytest.mark.parametrize(("arguments", "code"), LINES, ids=lambda v: " ".join(v) if isinstance(v, tuple) else None)
+def test_text_gives_data_on_stdout_and_the_rest_on_stderr(
+    tmp_path: Path, arguments: tuple[str, ...], code: int
+) -> None:
+    outcome = run(*arguments, home=tmp_path / "home")
+    assert outcome.code == code
+    if code == 0 or arguments == ("artifacts", "verify", "qwen3_8b"):
+        assert "error" not in outcome.stderr
+    else:
+        assert outcome.stdout == b""
+        first, *rest = outcome.stderr.splitlines()
+        assert first.startswith("error: ")
+        assert all(line.startswith("hint: ") for line in rest)
+
+
+def test_every_verb_is_tried_above() -> None:
+    tried = {line[0] for line, _ in LINES if line} | {" ".join(line[:2]) for line, _ in LINES}
+    assert set(VERBS) <= tried
+    assert {f"artifacts {v}" for v in ARTIFACTS} | {f"config {v}" for v in CONFIG} <= tried
+
+
+@pytest.mark.parametrize("place", range(4))
+def test_global_options_count_anywhere(tmp_path: Path, place: int) -> None:
+    line = ["artifacts", "list", "--available"]
+    line[place:place] = ["--json", "--home", str(tmp_path / "elsewhere"), "--offline"]
+    document = check_document(run(*line, home=None))
+    assert document["cache_dir"] == str(tmp_path / "elsewhere" / "cache" / "artifacts")
+
+
+def test_after_a_double_dash_everything_is_text(tmp_path: Path) -> None:
+    plain = run("encode", *MINI, "--", "--json", home=tmp_path)
+    assert plain.code == 0
+    assert run("encode", *MINI, "--input", "-", home=tmp_path).code == 3
+    assert plain.stdout == run("encode", *MINI, "-", stdin=b"--json", home=tmp_path).stdout
+
+
+def test_version_is_the_project_s(tmp_path: Path) -> None:
+    import tomllib
+
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    assert project["version"] == VERSION
+    assert run("--version", home=tmp_path).text == f"toktier {VERSION}\n"
+
+
+def test_a_closed_pipe_ends_quietly(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "toktier_cli.main", "schema", "artifacts_verify"]
+    reader, writer = os.pipe()
+    os.close(reader)
+    child = subprocess.run(command, stdout=writer, stderr=subprocess.PIPE, cwd=ROOT, env=environment(tmp_path))
+    os.close(writer)
+    assert child.returncode == -signal.SIGPIPE
+    assert child.stderr == b""
+
+
+@pytest.mark.parametrize("arguments", [("schema", "encode"), ("--version",), ("schema", "encode", "--json")])
+def test_a_full_disk_under_stdout_is_an_error_of_the_host(tmp_path: Path, arguments: tuple[str, ...]) -> None:
+    command = [sys.executable, "-m", "toktier_cli.main", *arguments]
+    with open("/dev/full", "wb") as full:
+        child = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, cwd=ROOT, env=environment(tmp_path))
+    assert child.returncode == ExitCode.ENVIRONMENT
+    assert b"No space left on device" in child.stderr
+    assert b"Traceback" not in child.stderr
+
+
+def test_an_interrupt_ends_with_130_and_nothing_half_written(tmp_path: Path) -> None:
+    child = subprocess.Popen(
+        [sys.executable, "-m", "toktier_cli.main", "encode", *MINI, "-"],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=ROOT, env=environment(tmp_path),
+    )  # fmt: skip
+    assert child.stdin is not None
+    for _ in range(200):  # until it waits for its input
+        waiting = Path(f"/proc/{child.pid}/wchan").read_text() if Path(f"/proc/{child.pid}/wchan").exists() else ""
+        if "pipe" in waiting:
+            break
+        time.sleep(0.02)
+    else:
+        time.sleep(2)
+    child.send_signal(signal.SIGINT)
+    stdout, stderr = child.communicate(timeout=60)
+    assert (child.returncode, stdout, stderr) == (ExitCode.INTERRUPTED, b"", b"error: interrupted\n")
+    assert not list(tmp_path.rglob(".tmp*"))
+
+
+@pytest.mark.parametrize("json", [True, False])
+def test_an_exception_that_nobody_foresaw_is_internal_with_a_way_to_the_trace(tmp_path: Path, json: bool) -> None:
+    site = tmp_path / "site"
+    site.mkdir()
+    (site / "sitecustomize.py").write_text("import tomllib\ntomllib.loads = lambda text: 1 / 0\n")
+    (tmp_path / "config.toml").write_text("")
+    flags = ["--json"] if json else []
+    outcome = run("config", "show", *flags, home=tmp_path, env={"PYTHONPATH": f"{site}:{ROOT}"})
+    assert outcome.code == ExitCode.INTERNAL
+    assert "Traceback" not in outcome.stderr
+    if json:
+        document = check_document(outcome)
+        assert document["error"]["code"] == "INTERNAL"
+        assert "TOKTIER_LOG_LEVEL=debug" in document["error"]["remedy"]
+    else:
+        assert outcome.stderr.count("\n") == 2
+        assert "TOKTIER_LOG_LEVEL=debug" in outcome.stderr
+    debug = run("config", "show", home=tmp_path, env={"PYTHONPATH": f"{site}:{ROOT}", "TOKTIER_LOG_LEVEL": "debug"})
+    assert "ZeroDivisionError" in debug.stderr
+    assert "Traceback" in debug.stderr
+
+
+@pytest.mark.parametrize(
+    ("env", "named"),
+    [({"TOKTIER_OFFLINE": "maybe"}, "TOKTIER_OFFLINE"), ({"TOKTIER_LOG_LEVEL": "loud"}, "TOKTIER_LOG_LEVEL")],
+)
+def test_a_bad_variable_is_a_usage_error_that_names_it(tmp_path: Path, env: dict[str, str], named: str) -> None:
+    outcome = run("artifacts", "list", home=tmp_path, env=env)
+    assert outcome.code == ExitCode.USAGE
+    assert named in outcome.stderr
+
+
+def test_quiet_silences_everything_but_errors(tmp_path: Path) -> None:
+    assert run("artifacts", "list", home=tmp_path).stderr != ""
+    assert run("-q", "artifacts", "list", home=tmp_path).stderr == ""
+    assert run("artifacts", "verify", "--quiet", home=tmp_path).stderr.startswith("error: ")
+
+
+def test_without_any_home_the_command_works_and_says_what_it_lacks(tmp_path: Path) -> None:
+    assert run("artifacts", "list", "--available", home=None).code == 0
+    assert run("encode", *MINI, "hello", home=None).code == 0
+    outcome = run("artifacts", "import", "pyproject.toml", home=None)
+    assert outcome.code == ExitCode.USAGE
+    assert "no cache directory" in outcome.stderr
+
+
+def test_nothing_is_created_by_looking(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    for line in (["inspect"], ["artifacts", "list"], ["artifacts", "verify"], ["config", "show"], ["--help"],
+                 ["encode", "x", "--family", "qwen3_8b", "--offline"]):  # fmt: skip
+        run(*line, home=home)
+    assert not home.exists()
+
+
+def test_no_escape_sequences_on_a_terminal(tmp_path: Path) -> None:
+    code, shown = run_on_terminal("artifacts", "list", "--available", home=tmp_path)
+    assert code == 0
+    assert "\x1b" not in shown
+    assert "toktier_mini" in shown

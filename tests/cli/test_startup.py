@@ -1,0 +1,67 @@
+"""Start-up: modules that must not be loaded on the quick paths, and how many are. Counts, not milliseconds."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.cli.command import environment
+from tests.support.material import ROOT
+
+HEAVY = {"rich", "huggingface_hub", "jsonschema", "numpy", "tokenizers", "importlib.metadata", "asyncio", "ssl", "http",
+         "email", "pydantic", "concurrent.futures", "multiprocessing", "click", "zstandard", "cuda"}  # fmt: skip
+
+
+def loaded(home: Path, *arguments: str) -> set[str]:
+    """Modules after the command ran in a fresh interpreter, without those that any interpreter has."""
+    script = (
+        "import sys\nbefore = set(sys.modules)\nfrom toktier_cli.main import main\n"
+        "import os\nout = os.dup(2)\nmain(sys.argv[1:])\n"
+        "os.write(out, '\\n'.join(set(sys.modules) - before).encode())\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script, *arguments], capture_output=True, text=True, cwd=ROOT, env=environment(home)
+    )
+    return set(done.stderr.split("\n"))
+
+
+def heavy(modules: set[str]) -> set[str]:
+    return {h for h in HEAVY if any(m == h or m.startswith(h + ".") for m in modules)}
+
+
+def test_version_needs_no_framework(tmp_path: Path) -> None:
+    for line in (["--version"], ["-V"], ["--version", "--json"]):
+        modules = loaded(tmp_path, *line)
+        assert "toktier.version" in modules
+        assert not any(m.startswith("typer") for m in modules)
+        assert heavy(modules) == set()
+        assert len(modules) < 45, sorted(modules)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--help"],
+        ["encode", "--help"],
+        ["inspect"],
+        ["inspect", "qwen3_8b"],
+        ["artifacts", "list", "--available"],
+        ["artifacts", "list", "--json"],
+        ["help", "exit-codes"],
+        ["config", "show"],
+        ["encode", "--family", "toktier_mini", "hello"],
+        ["count", "--family", "toktier_mini", "README.md"],
+    ],
+    ids=" ".join,
+)
+def test_quick_paths_load_nothing_heavy(tmp_path: Path, arguments: list[str]) -> None:
+    if arguments[0] in ("encode", "count"):
+        loaded(tmp_path, *arguments)  # compiles; from then on no compiler is loaded either
+    modules = loaded(tmp_path, *arguments)
+    assert "toktier_cli.app" in modules
+    assert heavy(modules) == set()
+    assert "toktier.program.compile" not in modules
+    assert len(modules) < 320, f"{len(modules)} modules"
