@@ -119,14 +119,14 @@ def place_tokens(
 
     Raises ProgramUnsupported where an id would be that of another token: a look-up by id then means two tokens.
     """
-    size = len(vocabulary)
+    following = len(vocabulary)  # of entries; not one above the greatest id
     taken = set(vocabulary.values()) if tokens else set()
-    highest = -1
     placed: list[PlacedToken] = []
     for token, content in zip(tokens, contents, strict=True):
         identity = vocabulary.get(token.content)
         if identity is None:
-            identity = highest + 1 if highest >= size else size
+            identity = following
+            following += 1
             if identity in taken:
                 raise ProgramUnsupported(
                     token.path,
@@ -134,7 +134,5 @@ def place_tokens(
                     f"{token.path} ({token.content!r}) is given id {identity}, which another token has;"
                     " two tokens of one id are beyond the compiler",
                 )
-            taken.add(identity)
-        highest = max(highest, identity)
         placed.append(PlacedToken(token, identity, content))
     return tuple(placed)
