@@ -1,10 +1,60 @@
-// What the files of the Python module share: how each registers itself. Layers here: errors, text, program, encoding, encoder.
+// What the files of the Python module share. Assumed throughout: one interpreter, and the GIL held except where a scope says
+// otherwise. A free-threaded interpreter therefore switches its GIL on when it imports the module; sub-interpreters are refused by
+// the binding layer. Module-level statics hold types and interned names only.
 #pragma once
+#define PY_SSIZE_T_CLEAN
 #include <Python.h>
 #include <nanobind/nanobind.h>
 
+#include <utility>
+
 namespace toktier::bind {
 
-void register_compile(nanobind::module_& m);  // build_bpe
+// An owned reference.
+class Ref {
+ public:
+  Ref() = default;
+  explicit Ref(PyObject* owned) : object_(owned) {}
+  static Ref borrow(PyObject* object) {
+    Py_XINCREF(object);
+    return Ref(object);
+  }
+  Ref(Ref&& other) noexcept : object_(std::exchange(other.object_, nullptr)) {}
+  Ref& operator=(Ref&& other) noexcept {
+    PyObject* old = std::exchange(object_, std::exchange(other.object_, nullptr));
+    Py_XDECREF(old);
+    return *this;
+  }
+  ~Ref() { Py_XDECREF(object_); }
+  PyObject* get() const { return object_; }
+  PyObject* release() { return std::exchange(object_, nullptr); }
+  explicit operator bool() const { return object_ != nullptr; }
+
+ private:
+  PyObject* object_ = nullptr;
+};
+
+// The GIL given up for a scope, where `wanted`: handing it over costs more than a short call.
+class WithoutGil {
+ public:
+  explicit WithoutGil(bool wanted) : state_(wanted ? PyEval_SaveThread() : nullptr) {}
+  ~WithoutGil() {
+    if (state_ != nullptr) PyEval_RestoreThread(state_);
+  }
+  WithoutGil(const WithoutGil&) = delete;
+  WithoutGil& operator=(const WithoutGil&) = delete;
+
+ private:
+  PyThreadState* state_;
+};
+
+constexpr Py_ssize_t kReleaseGilFrom = 2048;  // bytes of text
+
+// Each part of the module adds itself. On failure: a Python error is set and false returned, or an exception thrown.
+void register_compile(nanobind::module_& m);
+void register_program(nanobind::module_& m);
+bool register_encoding(PyObject* module);
+bool register_encoding_batch(PyObject* module);
+bool register_encoder(PyObject* module);
 
 }  // namespace toktier::bind

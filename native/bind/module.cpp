@@ -2,6 +2,9 @@
 #include "bind/bind.h"
 
 NB_MODULE(_native, m) {
+  using namespace toktier::bind;
   m.attr("__doc__") = "Native engine of toktier (private: use the toktier package).";
-  toktier::bind::register_compile(m);
+  register_compile(m);
+  register_program(m);
+  if (!register_encoding(m.ptr()) || !register_encoding_batch(m.ptr()) || !register_encoder(m.ptr())) throw nanobind::python_error();
 }

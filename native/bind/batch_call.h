@@ -1,0 +1,63 @@
+// Many texts through the engine, on several threads that end before the call does: nothing is left to be inherited by a fork.
+// No Python API inside run(): it may run without the GIL.
+#pragma once
+#include <atomic>
+#include <cstdint>
+#include <exception>
+#include <mutex>
+#include <vector>
+
+#include "bind/bind.h"
+#include "bind/program.h"
+#include "bind/text.h"
+
+namespace toktier::bind {
+
+class BatchCall {
+ public:
+  // `texts`: tuple of exact str and bytes, which must outlive the call. `keep_ids` false: only lengths are wanted.
+  BatchCall(const ProgramOwner& owner, PyObject* texts, const EncodeOptions& options, bool keep_ids);
+
+  Py_ssize_t weight() const { return weight_; }  // about the bytes of the texts
+  // `workers` threads at most, this one included; 0: as many as the host has and the texts are worth.
+  void run(unsigned workers);
+
+  // After run(): true when a text failed; then sets the Python error of the first such text.
+  bool failed() const { return fault_item_.load() != kNoItem; }
+  void set_error() const;
+
+  std::size_t rows() const { return lengths_.size(); }
+  std::uint64_t bytes() const { return bytes_; }  // of UTF-8
+  // Ids of each row, stored padding to the longest of the batch applied.
+  std::size_t length(std::size_t row) const { return longest_ != 0 ? longest_ : lengths_[row]; }
+  std::size_t total() const;
+  // Writes total() ids and rows() + 1 splits.
+  void gather(std::uint32_t* ids, std::uint64_t* row_splits) const;
+
+ private:
+  static constexpr std::size_t kNoItem = SIZE_MAX;
+  struct Group {  // consecutive texts that one thread takes at once
+    std::size_t begin, end;
+    std::vector<std::uint32_t> ids;
+  };
+  void work();
+  void fail(std::size_t item, const TextFault* fault, std::exception_ptr error);
+
+  const ProgramOwner& owner_;
+  PyObject* const texts_;
+  const EncodeOptions options_;
+  const bool keep_ids_;
+  Py_ssize_t weight_ = 0;
+  std::vector<Group> groups_;
+  std::vector<std::size_t> lengths_;
+  std::size_t longest_ = 0;  // length of every row where padding makes them equal
+  std::uint64_t bytes_ = 0;
+  std::atomic<std::size_t> next_group_{0};
+  std::mutex guard_;                            // of the members below and bytes_
+  std::atomic<std::size_t> fault_item_{kNoItem};  // written under the guard
+  TextFault fault_{};
+  bool is_text_fault_ = false;
+  std::exception_ptr error_;
+};
+
+}  // namespace toktier::bind

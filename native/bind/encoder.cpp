@@ -1,0 +1,336 @@
+// `_native.EncoderBase`: encode, encode_batch, count, count_batch without a Python frame. What needs a decision (no program, a
+// session, a look-up) goes to the `_routed` methods of the subclass.
+#include <vector>
+
+#include "bind/batch_call.h"
+#include "bind/encoding.h"
+#include "bind/encoding_batch.h"
+#include "bind/engine_call.h"
+#include "bind/errors.h"
+
+namespace toktier::bind {
+
+namespace {
+
+struct EncoderObject {
+  PyObject_HEAD
+  PyObject* program;    // a Program, None, or null before __init__
+  ProgramOwner* owner;  // inside `program`, or null
+  std::uint64_t calls, bytes;  // texts that the engine served, and their UTF-8; written with the GIL held
+};
+
+EncoderObject* as_encoder(PyObject* object) { return reinterpret_cast<EncoderObject*>(object); }
+
+// Names of keywords and methods, interned at start, so that most keywords are told apart by address.
+PyObject *name_text, *name_texts, *name_add, *name_session, *name_lookup, *name_plain, *name_offsets, *name_workers;
+PyObject *name_encode_routed, *name_encode_batch_routed, *name_count_routed, *name_count_batch_routed;
+
+// Signature of one method: `positional` of the names may be given by place, the first one must be.
+struct Signature {
+  const char* method;
+  PyObject* const* names[6];
+  Py_ssize_t count, positional;
+};
+
+bool bind_keyword(const Signature& s, PyObject* name, PyObject* value, PyObject** out) {
+  for (int exact = 0; exact < 2; ++exact)
+    for (Py_ssize_t k = 0; k < s.count; ++k) {
+      PyObject* known = *s.names[k];
+      if (exact == 0 ? known != name : PyUnicode_Compare(known, name) != 0) continue;
+      if (out[k] != nullptr) return PyErr_Format(PyExc_TypeError, "%s() got multiple values for argument '%U'", s.method, name), false;
+      out[k] = value;
+      return true;
+    }
+  if (!PyErr_Occurred()) PyErr_Format(PyExc_TypeError, "%s() got an unexpected keyword argument '%U'", s.method, name);
+  return false;
+}
+
+// Borrowed references into `out`, null where not given.
+bool bind_arguments(const Signature& s, PyObject* const* args, Py_ssize_t n, PyObject* keywords, PyObject** out) {
+  if (n > s.positional)
+    return PyErr_Format(PyExc_TypeError, "%s() takes at most %zd positional arguments but %zd were given", s.method, s.positional, n), false;
+  for (Py_ssize_t k = 0; k < n; ++k) out[k] = args[k];
+  for (Py_ssize_t k = 0; keywords != nullptr && k < PyTuple_GET_SIZE(keywords); ++k)
+    if (!bind_keyword(s, PyTuple_GET_ITEM(keywords, k), args[n + k], out)) return false;
+  if (out[0] == nullptr) return PyErr_Format(PyExc_TypeError, "%s() is missing the argument '%U'", s.method, *s.names[0]), false;
+  return true;
+}
+
+// Exactly True or False: a mistaken place of an argument must not pass for a yes.
+bool take_flag(PyObject* value, PyObject* name, bool& flag) {
+  if (value == nullptr) return true;
+  if (!PyBool_Check(value)) return PyErr_Format(PyExc_TypeError, "%U must be True or False, not %.100s", name, Py_TYPE(value)->tp_name), false;
+  flag = value == Py_True;
+  return true;
+}
+
+bool given(PyObject* value) { return value != nullptr && value != Py_None; }
+PyObject* flag_object(bool flag) { return flag ? Py_True : Py_False; }
+PyObject* or_none(PyObject* value) { return value == nullptr ? Py_None : value; }
+
+// 0: `workers` was not given. False with an error set.
+bool take_workers(PyObject* value, unsigned& workers) {
+  workers = 0;
+  if (!given(value)) return true;
+  if (PyBool_Check(value) || !PyIndex_Check(value))
+    return PyErr_Format(PyExc_TypeError, "workers must be an integer or None, not %.100s", Py_TYPE(value)->tp_name), false;
+  const Py_ssize_t n = PyNumber_AsSsize_t(value, nullptr);
+  if (n == -1 && PyErr_Occurred()) return false;
+  if (n < 1) return PyErr_SetString(PyExc_ValueError, "workers must be at least 1"), false;
+  workers = unsigned(n < 1024 ? n : 1024);
+  return true;
+}
+
+bool ready(const EncoderObject* e) {
+  if (e->program != nullptr) return true;
+  PyErr_SetString(PyExc_RuntimeError, "EncoderBase.__init__ was not called with a program or None");
+  return false;
+}
+
+const Signature kEncode{"encode", {&name_text, &name_add, &name_session, &name_lookup, &name_plain, &name_offsets}, 6, 2};
+const Signature kEncodeBatch{"encode_batch", {&name_texts, &name_add, &name_workers, &name_plain}, 4, 2};
+const Signature kCount{"count", {&name_text, &name_add, &name_plain}, 3, 2};
+const Signature kCountBatch{"count_batch", {&name_texts, &name_add, &name_workers, &name_plain}, 4, 2};
+
+PyObject* encode(PyObject* self, PyObject* const* args, Py_ssize_t n, PyObject* keywords) {
+  EncoderObject* e = as_encoder(self);
+  PyObject* a[6] = {};
+  EncodeOptions options;
+  if (!bind_arguments(kEncode, args, n, keywords, a) || !take_flag(a[1], name_add, options.add_special_tokens) ||
+      !take_flag(a[4], name_plain, options.plain) || !take_flag(a[5], name_offsets, options.offsets) || !ready(e))
+    return nullptr;
+  if (e->owner == nullptr || given(a[2]) || given(a[3]))
+    return PyObject_CallMethodObjArgs(self, name_encode_routed, a[0], flag_object(options.add_special_tokens), or_none(a[2]),
+                                      or_none(a[3]), flag_object(options.plain), nullptr);
+  const Ref text = take_text(a[0]);
+  if (!text) return nullptr;
+  const Ref program = Ref::borrow(e->program);
+  try {
+    ScratchLease scratch;
+    std::size_t bytes = 0;
+    if (!encode_text(*e->owner, text.get(), options, *scratch, bytes)) return nullptr;
+    ++e->calls;
+    e->bytes += bytes;
+    const std::vector<std::uint32_t>& ids = scratch->result.ids;
+    return new_encoding(ids.data(), ids.size(), options.offsets ? &scratch->result.offsets : nullptr, program.get(), text.get(),
+                        {options.add_special_tokens, options.plain});
+  } catch (...) {
+    return set_from_current_exception(), nullptr;
+  }
+}
+
+PyObject* count(PyObject* self, PyObject* const* args, Py_ssize_t n, PyObject* keywords) {
+  EncoderObject* e = as_encoder(self);
+  PyObject* a[6] = {};
+  EncodeOptions options;
+  if (!bind_arguments(kCount, args, n, keywords, a) || !take_flag(a[1], name_add, options.add_special_tokens) ||
+      !take_flag(a[2], name_plain, options.plain) || !ready(e))
+    return nullptr;
+  if (e->owner == nullptr)
+    return PyObject_CallMethodObjArgs(self, name_count_routed, a[0], flag_object(options.add_special_tokens), flag_object(options.plain),
+                                      nullptr);
+  const Ref text = take_text(a[0]);
+  if (!text) return nullptr;
+  const Ref program = Ref::borrow(e->program);
+  try {
+    ScratchLease scratch;
+    std::size_t bytes = 0, ids = 0;
+    if (!count_text(*e->owner, text.get(), options, *scratch, bytes, ids)) return nullptr;
+    ++e->calls;
+    e->bytes += bytes;
+    return PyLong_FromSize_t(ids);
+  } catch (...) {
+    return set_from_current_exception(), nullptr;
+  }
+}
+
+// A tuple of exact str and bytes, or null with an error set.
+Ref take_texts(PyObject* texts) {
+  if (PyUnicode_Check(texts) || PyBytes_Check(texts) || PyByteArray_Check(texts)) {
+    PyErr_Format(PyExc_TypeError, "expected several texts, not one %.100s", Py_TYPE(texts)->tp_name);
+    return Ref();
+  }
+  Ref items(PySequence_Tuple(texts));
+  if (!items) return Ref();
+  const Py_ssize_t n = PyTuple_GET_SIZE(items.get());
+  Ref taken(PyTuple_New(n));
+  for (Py_ssize_t i = 0; taken && i < n; ++i) {
+    Ref text = take_text(PyTuple_GET_ITEM(items.get(), i), i);
+    if (!text) return Ref();
+    PyTuple_SET_ITEM(taken.get(), i, text.release());
+  }
+  return taken;
+}
+
+// What encode_batch and count_batch share: arguments, or the answer of a routed method in `routed`.
+struct BatchArguments {
+  EncodeOptions options;
+  unsigned workers = 0;
+  Ref texts, routed, program;
+};
+
+bool take_batch(PyObject* self, const Signature& signature, PyObject* const* args, Py_ssize_t n, PyObject* keywords, PyObject* route,
+                BatchArguments& out) {
+  EncoderObject* e = as_encoder(self);
+  PyObject* a[6] = {};
+  if (!bind_arguments(signature, args, n, keywords, a) || !take_flag(a[1], name_add, out.options.add_special_tokens) ||
+      !take_workers(a[2], out.workers) || !take_flag(a[3], name_plain, out.options.plain) || !ready(e))
+    return false;
+  if (e->owner == nullptr) {
+    out.routed = Ref(PyObject_CallMethodObjArgs(self, route, a[0], flag_object(out.options.add_special_tokens), or_none(a[2]),
+                                                flag_object(out.options.plain), nullptr));
+    return bool(out.routed);
+  }
+  out.program = Ref::borrow(e->program);
+  out.texts = take_texts(a[0]);
+  return bool(out.texts);
+}
+
+bool run_batch(EncoderObject* e, BatchCall& call, unsigned workers) {
+  {
+    WithoutGil released(call.weight() >= kReleaseGilFrom);
+    call.run(workers);
+  }
+  if (call.failed()) return call.set_error(), false;
+  e->calls += call.rows();
+  e->bytes += call.bytes();
+  return true;
+}
+
+PyObject* encode_batch(PyObject* self, PyObject* const* args, Py_ssize_t n, PyObject* keywords) {
+  EncoderObject* e = as_encoder(self);
+  try {
+    BatchArguments a;
+    if (!take_batch(self, kEncodeBatch, args, n, keywords, name_encode_batch_routed, a)) return nullptr;
+    if (a.routed) return a.routed.release();
+    BatchCall call(*e->owner, a.texts.get(), a.options, true);
+    if (!run_batch(e, call, a.workers)) return nullptr;
+    const std::size_t total = call.total();
+    Ref batch(new_batch(Py_ssize_t(call.rows()), total, a.program.get(), a.texts.get(), {a.options.add_special_tokens, a.options.plain}));
+    if (!batch) return nullptr;
+    WithoutGil released(Py_ssize_t(total) >= kReleaseGilFrom);
+    call.gather(as_batch(batch.get())->ids, as_batch(batch.get())->row_splits);
+    return batch.release();
+  } catch (...) {
+    return set_from_current_exception(), nullptr;
+  }
+}
+
+PyObject* count_batch(PyObject* self, PyObject* const* args, Py_ssize_t n, PyObject* keywords) {
+  EncoderObject* e = as_encoder(self);
+  try {
+    BatchArguments a;
+    if (!take_batch(self, kCountBatch, args, n, keywords, name_count_batch_routed, a)) return nullptr;
+    if (a.routed) return a.routed.release();
+    BatchCall call(*e->owner, a.texts.get(), a.options, false);
+    if (!run_batch(e, call, a.workers)) return nullptr;
+    Ref list(PyList_New(Py_ssize_t(call.rows())));
+    for (std::size_t i = 0; list && i < call.rows(); ++i) {
+      PyObject* length = PyLong_FromSize_t(call.length(i));
+      if (length == nullptr) return nullptr;
+      PyList_SET_ITEM(list.get(), Py_ssize_t(i), length);
+    }
+    return list.release();
+  } catch (...) {
+    return set_from_current_exception(), nullptr;
+  }
+}
+
+PyObject* no_route(PyObject* self, PyObject*) {
+  return PyErr_Format(PyExc_NotImplementedError, "%.100s has no engine for this call", Py_TYPE(self)->tp_name), nullptr;
+}
+
+PyObject* get_program(PyObject* self, void*) { return Py_NewRef(or_none(as_encoder(self)->program)); }
+PyObject* get_native_calls(PyObject* self, void*) {
+  return Py_BuildValue("(KK)", static_cast<unsigned long long>(as_encoder(self)->calls),
+                       static_cast<unsigned long long>(as_encoder(self)->bytes));
+}
+
+int init(PyObject* self, PyObject* args, PyObject* kwargs) {
+  static const char* names[] = {"program", nullptr};
+  EncoderObject* e = as_encoder(self);
+  PyObject* program;
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O:EncoderBase", const_cast<char**>(names), &program)) return -1;
+  if (e->program != nullptr) return PyErr_SetString(PyExc_RuntimeError, "EncoderBase.__init__ was called twice"), -1;
+  ProgramOwner* owner = program == Py_None ? nullptr : program_of(program);
+  if (program != Py_None && owner == nullptr) return -1;
+  e->program = Py_NewRef(program);
+  e->owner = owner;
+  return 0;
+}
+
+int traverse(PyObject* self, visitproc visit, void* arg) {
+  Py_VISIT(Py_TYPE(self));
+  Py_VISIT(as_encoder(self)->program);
+  return 0;
+}
+
+int clear(PyObject* self) {
+  as_encoder(self)->owner = nullptr;
+  Py_CLEAR(as_encoder(self)->program);
+  return 0;
+}
+
+void dealloc(PyObject* self) {
+  PyTypeObject* type = Py_TYPE(self);
+  PyObject_GC_UnTrack(self);
+  clear(self);
+  type->tp_free(self);
+  Py_DECREF(type);
+}
+
+template <typename F>
+PyCFunction erased(F* function) {
+  return reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(function));
+}
+
+PyMethodDef methods[] = {
+    {"encode", erased(encode), METH_FASTCALL | METH_KEYWORDS,
+     "encode($self, text, add_special_tokens=False, *, session=None, lookup=None, plain=False, offsets=False)\n--\n\nIds of one text."},
+    {"encode_batch", erased(encode_batch), METH_FASTCALL | METH_KEYWORDS,
+     "encode_batch($self, texts, add_special_tokens=False, *, workers=None, plain=False)\n--\n\nIds of many texts."},
+    {"count", erased(count), METH_FASTCALL | METH_KEYWORDS,
+     "count($self, text, add_special_tokens=False, *, plain=False)\n--\n\nNumber of ids of one text."},
+    {"count_batch", erased(count_batch), METH_FASTCALL | METH_KEYWORDS,
+     "count_batch($self, texts, add_special_tokens=False, *, workers=None, plain=False)\n--\n\nNumbers of ids of many texts."},
+    {"_encode_routed", no_route, METH_VARARGS, "For subclasses: (text, add_special_tokens, session, lookup, plain)."},
+    {"_encode_batch_routed", no_route, METH_VARARGS, "For subclasses: (texts, add_special_tokens, workers, plain)."},
+    {"_count_routed", no_route, METH_VARARGS, "For subclasses: (text, add_special_tokens, plain)."},
+    {"_count_batch_routed", no_route, METH_VARARGS, "For subclasses: (texts, add_special_tokens, workers, plain)."},
+    {nullptr, nullptr, 0, nullptr}};
+
+PyGetSetDef properties[] = {
+    {"program", get_program, nullptr, "The program, or None where another engine serves.", nullptr},
+    {"native_calls", get_native_calls, nullptr, "Texts that the native engine served, and their bytes of UTF-8.", nullptr},
+    {nullptr, nullptr, nullptr, nullptr, nullptr}};
+
+PyType_Slot slots[] = {{Py_tp_new, reinterpret_cast<void*>(PyType_GenericNew)},
+                       {Py_tp_init, reinterpret_cast<void*>(init)},
+                       {Py_tp_dealloc, reinterpret_cast<void*>(dealloc)},
+                       {Py_tp_traverse, reinterpret_cast<void*>(traverse)},
+                       {Py_tp_clear, reinterpret_cast<void*>(clear)},
+                       {Py_tp_doc, const_cast<char*>("EncoderBase(program)\n--\n\nThe calls of a tokenizer that must not enter Python.")},
+                       {Py_tp_methods, methods},
+                       {Py_tp_getset, properties},
+                       {0, nullptr}};
+
+PyType_Spec spec = {"toktier._native.EncoderBase", sizeof(EncoderObject), 0,
+                    Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC, slots};
+
+}  // namespace
+
+bool register_encoder(PyObject* module) {
+  const struct {
+    PyObject** slot;
+    const char* name;
+  } interned[] = {{&name_text, "text"}, {&name_texts, "texts"}, {&name_add, "add_special_tokens"}, {&name_session, "session"},
+                  {&name_lookup, "lookup"}, {&name_plain, "plain"}, {&name_offsets, "offsets"}, {&name_workers, "workers"},
+                  {&name_encode_routed, "_encode_routed"}, {&name_encode_batch_routed, "_encode_batch_routed"},
+                  {&name_count_routed, "_count_routed"}, {&name_count_batch_routed, "_count_batch_routed"}};
+  for (const auto& entry : interned)
+    if ((*entry.slot = PyUnicode_InternFromString(entry.name)) == nullptr) return false;
+  const Ref type(PyType_FromSpec(&spec));
+  return type && PyModule_AddObjectRef(module, "EncoderBase", type.get()) == 0;
+}
+
+}  // namespace toktier::bind

@@ -1,0 +1,169 @@
+// The Python face of an open program: splitting, decoding and look-ups. Encoding is EncoderBase's.
+#include "bind/program.h"
+
+#include <string>
+
+#include "bind/errors.h"
+#include "bind/ids.h"
+#include "bind/text.h"
+
+namespace nb = nanobind;
+
+namespace toktier::bind {
+
+namespace {
+
+PyObject* program_error_type = nullptr;
+nb::handle program_type;
+
+void set_program_error(const ProgramError& error) {
+  const std::string message = error.where + ": " + error.what;
+  const Ref arguments(Py_BuildValue("(s#)", message.data(), Py_ssize_t(message.size())));
+  const Ref where(PyUnicode_DecodeUTF8(error.where.data(), Py_ssize_t(error.where.size()), "replace"));
+  const Ref what(PyUnicode_DecodeUTF8(error.what.data(), Py_ssize_t(error.what.size()), "replace"));
+  if (!arguments || !where || !what) return;
+  const Ref value(PyObject_Call(program_error_type, arguments.get(), nullptr));
+  if (!value || PyObject_SetAttrString(value.get(), "where", where.get()) != 0 ||
+      PyObject_SetAttrString(value.get(), "what", what.get()) != 0)
+    return;
+  PyErr_SetObject(program_error_type, value.get());
+}
+
+nb::object str(std::string_view utf8) {
+  PyObject* object = PyUnicode_DecodeUTF8(utf8.data(), Py_ssize_t(utf8.size()), nullptr);
+  if (object == nullptr) throw nb::python_error();
+  return nb::steal(object);
+}
+
+std::uint32_t checked_id(nb::handle id) {
+  std::uint32_t out;
+  if (!take_id(id.ptr(), 0, out)) throw nb::python_error();
+  return out;
+}
+
+nb::tuple split_text(const ProgramOwner& owner, nb::handle text, bool two_pass) {
+  const Ref taken = take_text(text.ptr());
+  if (!taken) throw nb::python_error();
+  TextBuffer buffer;
+  std::string_view utf8;
+  TextFault fault{};
+  std::vector<std::uint32_t> boundaries;
+  std::vector<std::uint8_t> dropped;
+  bool valid;
+  {
+    WithoutGil released(text_weight(taken.get()) >= kReleaseGilFrom);
+    valid = utf8_of(taken.get(), buffer, utf8, fault);
+    if (valid) split(owner.program(), utf8, two_pass ? SplitForm::two_pass : SplitForm::token_automaton, boundaries, dropped);
+  }
+  if (!valid) {
+    set_invalid_text(fault);
+    throw nb::python_error();
+  }
+  nb::list flags;
+  for (const std::uint8_t d : dropped) flags.append(nb::bool_(d != 0));
+  return nb::make_tuple(nb::steal(list_of_ids(boundaries.data(), Py_ssize_t(boundaries.size()))), flags);
+}
+
+nb::object decode_ids(const ProgramOwner& owner, nb::handle ids, bool skip_special_tokens) {
+  std::vector<std::uint32_t> taken;
+  if (!take_ids(ids.ptr(), taken)) throw nb::python_error();
+  std::string text;
+  {
+    WithoutGil released(taken.size() >= kReleaseGilFrom / 4);
+    text = decode(owner.program(), taken.data(), taken.size(), skip_special_tokens);
+  }
+  return str(text);
+}
+
+nb::object id_of(const ProgramOwner& owner, const nb::str& token) {
+  TextBuffer buffer;
+  std::string_view utf8;
+  TextFault fault{};
+  const Ref text = take_text(token.ptr());
+  if (!text) throw nb::python_error();
+  if (!utf8_of(text.get(), buffer, utf8, fault)) return nb::none();  // a lone surrogate: no token has one
+  const std::optional<std::uint32_t> id = token_id(owner.program(), utf8);
+  return id ? nb::object(nb::int_(*id)) : nb::object(nb::none());
+}
+
+nb::object token_of(const ProgramOwner& owner, nb::handle id) {
+  const std::optional<std::string_view> token = token_string(owner.program(), checked_id(id));
+  return token ? str(*token) : nb::object(nb::none());
+}
+
+nb::dict info(const ProgramOwner& owner) {
+  const ProgramFacts& f = owner.facts();
+  nb::dict out;
+  out["n_ids"] = f.n_ids;
+  out["n_class"] = f.n_class;
+  out["n_left"] = f.n_left;
+  out["n_right"] = f.n_right;
+  out["n_token"] = f.n_token;
+  out["n_added"] = f.n_added;
+  out["n_pair_slots"] = f.n_pair_slots;
+  out["pad_mode"] = f.pad_mode;
+  out["pad_fixed"] = f.pad_fixed;
+  out["pad_multiple"] = f.pad_multiple;
+  out["pad_id"] = f.pad_id;
+  out["pad_left"] = f.pad_left != 0;
+  out["has_normalizer"] = f.has_normalizer;
+  out["has_pre_tokenizer"] = f.has_pre_tokenizer;
+  return out;
+}
+
+}  // namespace
+
+ProgramOwner::ProgramOwner(nb::handle buffer) {
+  if (PyObject_GetBuffer(buffer.ptr(), &view_, PyBUF_SIMPLE) != 0) throw nb::python_error();
+  try {
+    program_ = open_program(static_cast<const std::uint8_t*>(view_.buf), std::size_t(view_.len));
+    contexts_ = std::make_unique<ContextPool>(program_);
+    facts_ = program_facts(*program_);
+  } catch (...) {
+    PyBuffer_Release(&view_);
+    throw;
+  }
+}
+
+ProgramOwner::~ProgramOwner() {
+  contexts_.reset();
+  program_.reset();
+  PyBuffer_Release(&view_);
+}
+
+ProgramOwner* program_of(PyObject* object) {
+  if (PyObject_IsInstance(object, program_type.ptr()) != 1 || !nb::inst_ready(object)) {
+    if (!PyErr_Occurred()) PyErr_Format(PyExc_TypeError, "expected a Program or None, not %.100s", Py_TYPE(object)->tp_name);
+    return nullptr;
+  }
+  return nb::inst_ptr<ProgramOwner>(object);
+}
+
+void register_program(nb::module_& m) {
+  program_error_type = PyErr_NewExceptionWithDoc("toktier._native.ProgramError", "A program file that cannot be executed.",
+                                                 PyExc_ValueError, nullptr);
+  if (program_error_type == nullptr) throw nb::python_error();
+  m.attr("ProgramError") = nb::borrow(program_error_type);
+  nb::register_exception_translator([](const std::exception_ptr& pointer, void*) {
+    try {
+      std::rethrow_exception(pointer);
+    } catch (const ProgramError& error) {
+      set_program_error(error);
+    } catch (const TextError&) {
+      set_from_current_exception();
+    } catch (const SettingsError&) {
+      set_from_current_exception();
+    }
+  });
+  program_type = nb::class_<ProgramOwner>(m, "Program", nb::is_final())
+                     .def(nb::init<nb::handle>(), nb::arg("buffer"))
+                     .def("split", &split_text, nb::arg("text"), nb::arg("two_pass") = false)
+                     .def("decode", &decode_ids, nb::arg("ids"), nb::arg("skip_special_tokens") = true)
+                     .def("id_to_token", &token_of, nb::arg("id"))
+                     .def("token_to_id", &id_of, nb::arg("token"))
+                     .def("is_special", [](const ProgramOwner& o, nb::handle id) { return is_special(o.program(), checked_id(id)); }, nb::arg("id"))
+                     .def("info", &info)
+                     .def_prop_ro("n_ids", [](const ProgramOwner& o) { return o.facts().n_ids; });
+}
+
+}  // namespace toktier::bind

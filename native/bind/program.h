@@ -1,0 +1,32 @@
+// `_native.Program`: an open program and the memory under it.
+#pragma once
+#include <memory>
+
+#include "bind/bind.h"
+#include "engine/engine.h"
+
+namespace toktier::bind {
+
+class ProgramOwner {
+ public:
+  // Keeps `buffer` exported. Throws ProgramError, nb::python_error.
+  explicit ProgramOwner(nanobind::handle buffer);
+  ~ProgramOwner();
+  ProgramOwner(const ProgramOwner&) = delete;
+  ProgramOwner& operator=(const ProgramOwner&) = delete;
+
+  const Program& program() const { return *program_; }
+  ContextPool& contexts() const { return *contexts_; }
+  const ProgramFacts& facts() const { return facts_; }
+
+ private:
+  Py_buffer view_;
+  std::shared_ptr<const Program> program_;
+  std::unique_ptr<ContextPool> contexts_;
+  ProgramFacts facts_{};
+};
+
+// The owner inside a `_native.Program`, or null with TypeError set. Lives as long as the object.
+ProgramOwner* program_of(PyObject* object);
+
+}  // namespace toktier::bind

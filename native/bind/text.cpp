@@ -1,0 +1,142 @@
+// Transcoding of str storage (PEP 393) and checking of bytes.
+#include "bind/text.h"
+
+#include <cstdlib>
+#include <cstring>
+#include <new>
+
+#include "bind/errors.h"
+#include "engine/engine.h"
+
+namespace toktier::bind {
+
+namespace {
+
+constexpr std::size_t kKeep = std::size_t(1) << 20;
+
+// Length of the ASCII run at the start of `units`, counted in whole words of eight bytes.
+template <typename Unit>
+std::size_t ascii_run(const Unit* units, std::size_t n) {
+  constexpr std::size_t step = 8 / sizeof(Unit);
+  constexpr std::uint64_t high = sizeof(Unit) == 1 ? 0x8080808080808080ull : sizeof(Unit) == 2 ? 0xFF80FF80FF80FF80ull : 0xFFFFFF80FFFFFF80ull;
+  std::size_t i = 0;
+  for (; i + step <= n; i += step) {
+    std::uint64_t word;
+    std::memcpy(&word, units + i, 8);
+    if ((word & high) != 0) break;
+  }
+  return i;
+}
+
+// Writes at most sizeof(Unit) == 1 ? 2 : sizeof(Unit) == 2 ? 3 : 4 bytes a unit. Returns the end, or null at a surrogate (`at`).
+template <typename Unit>
+char* transcode(const Unit* units, std::size_t n, char* out, std::size_t& at) {
+  for (std::size_t i = 0; i < n;) {
+    for (const std::size_t end = i + ascii_run(units + i, n - i); i < end; ++i) *out++ = char(units[i]);
+    if (i == n) break;
+    const std::uint32_t cp = units[i++];
+    if (cp < 0x80) {
+      *out++ = char(cp);
+    } else if (cp < 0x800) {
+      *out++ = char(0xC0 | cp >> 6);
+      *out++ = char(0x80 | (cp & 0x3F));
+    } else if (cp < 0x10000) {
+      if (cp >= 0xD800 && cp < 0xE000) return at = i - 1, nullptr;
+      *out++ = char(0xE0 | cp >> 12);
+      *out++ = char(0x80 | (cp >> 6 & 0x3F));
+      *out++ = char(0x80 | (cp & 0x3F));
+    } else {
+      *out++ = char(0xF0 | cp >> 18);
+      *out++ = char(0x80 | (cp >> 12 & 0x3F));
+      *out++ = char(0x80 | (cp >> 6 & 0x3F));
+      *out++ = char(0x80 | (cp & 0x3F));
+    }
+  }
+  return out;
+}
+
+Ref copied_bytes(PyObject* object, Py_ssize_t item) {
+  Py_buffer view;
+  if (PyObject_GetBuffer(object, &view, PyBUF_FULL_RO) != 0) return Ref();
+  Ref bytes;
+  if (view.itemsize != 1)
+    set_not_a_text(object, item);
+  else
+    bytes = Ref(PyBytes_FromStringAndSize(nullptr, view.len));
+  if (bytes && PyBuffer_ToContiguous(PyBytes_AS_STRING(bytes.get()), &view, view.len, 'C') != 0) bytes = Ref();
+  PyBuffer_Release(&view);
+  return bytes;
+}
+
+}  // namespace
+
+Ref take_text(PyObject* object, Py_ssize_t item) {
+  if (PyUnicode_Check(object)) {
+    Ref text = PyUnicode_CheckExact(object) ? Ref::borrow(object) : Ref(PyUnicode_FromObject(object));
+#if PY_VERSION_HEX < 0x030C0000
+    if (text && PyUnicode_READY(text.get()) != 0) return Ref();
+#endif
+    return text;
+  }
+  if (PyBytes_CheckExact(object)) return Ref::borrow(object);
+  if (PyBytes_Check(object)) return Ref(PyBytes_FromStringAndSize(PyBytes_AS_STRING(object), PyBytes_GET_SIZE(object)));
+  if (PyObject_CheckBuffer(object)) return copied_bytes(object, item);
+  set_not_a_text(object, item);
+  return Ref();
+}
+
+TextBuffer::~TextBuffer() { std::free(data_); }
+
+char* TextBuffer::reserve(std::size_t bytes) {
+  if (bytes > capacity_) {
+    const std::size_t wanted = bytes < 4096 ? 4096 : bytes;
+    std::free(data_);
+    data_ = nullptr;
+    capacity_ = 0;
+    data_ = static_cast<char*>(std::malloc(wanted));
+    if (data_ == nullptr) throw std::bad_alloc();
+    capacity_ = wanted;
+  }
+  return data_;
+}
+
+void TextBuffer::trim() {
+  if (capacity_ <= kKeep) return;
+  std::free(data_);
+  data_ = nullptr;
+  capacity_ = 0;
+}
+
+bool utf8_of(PyObject* text, TextBuffer& buffer, std::string_view& out, TextFault& fault) {
+  if (PyBytes_Check(text)) {
+    out = {PyBytes_AS_STRING(text), std::size_t(PyBytes_GET_SIZE(text))};
+    const std::size_t bad = validate_utf8(out);
+    if (bad == std::string_view::npos) return true;
+    fault = {bad, false};
+    return false;
+  }
+  const std::size_t n = std::size_t(PyUnicode_GET_LENGTH(text));
+  if (PyUnicode_IS_COMPACT_ASCII(text)) {
+    out = {static_cast<const char*>(PyUnicode_DATA(text)), n};
+    return true;
+  }
+  const void* data = PyUnicode_DATA(text);
+  const int kind = PyUnicode_KIND(text);
+  char* const begin = buffer.reserve(n * std::size_t(kind == PyUnicode_1BYTE_KIND ? 2 : kind == PyUnicode_2BYTE_KIND ? 3 : 4));
+  std::size_t at = 0;
+  const char* const end = kind == PyUnicode_1BYTE_KIND   ? transcode(static_cast<const Py_UCS1*>(data), n, begin, at)
+                          : kind == PyUnicode_2BYTE_KIND ? transcode(static_cast<const Py_UCS2*>(data), n, begin, at)
+                                                         : transcode(static_cast<const Py_UCS4*>(data), n, begin, at);
+  if (end == nullptr) {
+    fault = {at, true};
+    return false;
+  }
+  out = {begin, std::size_t(end - begin)};
+  return true;
+}
+
+Py_ssize_t text_weight(PyObject* text) {
+  return PyBytes_Check(text) ? PyBytes_GET_SIZE(text) : PyUnicode_GET_LENGTH(text) * Py_ssize_t(PyUnicode_KIND(text));
+}
+
+}  // namespace toktier::bind
