@@ -7,9 +7,20 @@
 // Beyond this many symbols a heap is faster than scanning for the minimum, and the scan's n² begins to show.
 constexpr tt_u32 TT_SMALL_PIECE = 48;
 
+// A pair look-up is one random access to a table of megabytes; on a host the next ones are asked for ahead.
+#if defined(__GNUC__) && !defined(__CUDACC_RTC__) && !defined(__CUDACC__)
+#define TT_PREFETCH(address) __builtin_prefetch(address)
+#else
+#define TT_PREFETCH(address) static_cast<void>(0)
+#endif
+
 struct TtMerge {
   tt_u32 rank, product;  // rank TT_NONE: the pair does not merge
 };
+
+TT_HD void tt_prefetch_merge(const TtPairTable& table, tt_u32 left, tt_u32 right) {
+  TT_PREFETCH(table.slots + static_cast<tt_u64>(static_cast<tt_u32>(tt_hash_pair(left, right)) & table.mask) * 4);
+}
 
 TT_HD TtMerge tt_find_merge(const TtPairTable& table, tt_u32 left, tt_u32 right) {
   tt_u32 slot = static_cast<tt_u32>(tt_hash_pair(left, right)) & table.mask;
@@ -53,44 +64,42 @@ TT_HD tt_u32 tt_find_piece(const TtPieceTable& table, const tt_u8* bytes, tt_u32
   }
 }
 
-// Merges symbols[0..count); returns how many are left. `ends[i]` is where symbol i ends in the piece (any unit) and follows
-// the merges. `rank` and `product` are scratch of `count` elements: the merge of symbols i and i+1.
-TT_HD tt_u32 tt_merge_small(const TtPairTable& table, tt_u32* symbols, tt_u32* ends, tt_u32* rank, tt_u32* product, tt_u32 count) {
+struct TtSymbol {
+  tt_u32 id;
+  tt_u32 end;            // where the symbol ends in the piece, in any unit
+  tt_u32 rank, product;  // of the merge with the next symbol
+};
+
+// Merges symbols[0..count) in place; returns how many are left. Only `id` and `end` need be set.
+TT_HD tt_u32 tt_merge_small(const TtPairTable& table, TtSymbol* symbols, tt_u32 count) {
   if (count < 2) return count;
+  for (tt_u32 i = 0; i + 1 < count; ++i) tt_prefetch_merge(table, symbols[i].id, symbols[i + 1].id);
   for (tt_u32 i = 0; i + 1 < count; ++i) {
-    const TtMerge m = tt_find_merge(table, symbols[i], symbols[i + 1]);
-    rank[i] = m.rank;
-    product[i] = m.product;
+    const TtMerge m = tt_find_merge(table, symbols[i].id, symbols[i + 1].id);
+    symbols[i].rank = m.rank;
+    symbols[i].product = m.product;
   }
   for (;;) {
     tt_u32 best = TT_NONE, at = 0;
     for (tt_u32 i = 0; i + 1 < count; ++i) {
-      if (rank[i] < best) {
-        best = rank[i];
-        at = i;
-      }
+      at = symbols[i].rank < best ? i : at;
+      best = symbols[i].rank < best ? symbols[i].rank : best;
     }
     if (best == TT_NONE) return count;
-    symbols[at] = product[at];
-    ends[at] = ends[at + 1];
+    symbols[at].id = symbols[at].product;
+    symbols[at].end = symbols[at + 1].end;
     --count;
-    for (tt_u32 i = at + 1; i < count; ++i) {
-      symbols[i] = symbols[i + 1];
-      ends[i] = ends[i + 1];
-    }
-    for (tt_u32 i = at; i + 1 < count; ++i) {
-      rank[i] = rank[i + 1];
-      product[i] = product[i + 1];
-    }
+    if (at + 1 < count) tt_prefetch_merge(table, symbols[at].id, symbols[at + 2].id);
     if (at > 0) {
-      const TtMerge m = tt_find_merge(table, symbols[at - 1], symbols[at]);
-      rank[at - 1] = m.rank;
-      product[at - 1] = m.product;
+      const TtMerge m = tt_find_merge(table, symbols[at - 1].id, symbols[at].id);
+      symbols[at - 1].rank = m.rank;
+      symbols[at - 1].product = m.product;
     }
+    for (tt_u32 i = at + 1; i < count; ++i) symbols[i] = symbols[i + 1];
     if (at + 1 < count) {
-      const TtMerge m = tt_find_merge(table, symbols[at], symbols[at + 1]);
-      rank[at] = m.rank;
-      product[at] = m.product;
+      const TtMerge m = tt_find_merge(table, symbols[at].id, symbols[at + 1].id);
+      symbols[at].rank = m.rank;
+      symbols[at].product = m.product;
     }
   }
 }

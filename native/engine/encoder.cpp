@@ -46,7 +46,7 @@ Spaces count_model_spaces(const Program& p, std::uint32_t id) {
 }  // namespace
 
 struct Context::State {
-  explicit State(std::shared_ptr<const Program> p) : owner(std::move(p)), program(*owner), pieces(program) {}
+  explicit State(std::shared_ptr<const Program> p) : owner(std::move(p)), program(*owner), encoder(program) {}
 
   void core(std::string_view text, const EncodeOptions& options);
   void raw_segment(const Segment& segment, const EncodeOptions& options);
@@ -57,12 +57,13 @@ struct Context::State {
 
   std::shared_ptr<const Program> owner;
   const Program& program;
-  PieceEncoder pieces;
+  PieceEncoder encoder;
   NormalizerRun normalizer;
   SegmentBuffer prefixed;
   Scratch<std::uint32_t> origin;
   Scratch<std::uint8_t> right_states;
   BoundaryLot lot;
+  PieceEncoder::Piece pieces[boundary_lot];
   TokenBuffer tokens;
   // Trimming looks at the text that an added token matched; by index in `tokens`.
   struct Added {
@@ -127,20 +128,27 @@ void Context::State::normalized_segment(const Segment& given) {
     segment = prefixed.view(segment.origin != nullptr);
   }
   if (program.boundary.n_class == 0) {
-    pieces.encode(segment, 0, segment.size, tokens);
+    const PieceEncoder::Piece whole{0, segment.size};
+    encoder.encode(segment, &whole, 1, tokens);
     return;
   }
   BoundaryScan scan(program, segment.text, segment.size, program.boundary.n_token == 0, right_states);
   std::uint32_t begin = 0;
-  bool dropped = false;
-  while (scan.next(lot))
+  bool dropped = false, more = true;
+  while (more) {
+    std::uint32_t count = 0;
+    const auto close = [&](std::uint32_t end) {
+      if (end > begin && !dropped) pieces[count++] = {begin, end};
+    };
+    more = scan.next(lot);
     for (std::uint32_t k = 0; k < lot.count; ++k) {
-      const std::uint32_t position = lot.position[k];
-      if (position > begin && !dropped) pieces.encode(segment, begin, position, tokens);
-      begin = position;
+      close(lot.position[k]);
+      begin = lot.position[k];
       dropped = lot.value[k] == TT_BOUNDARY_DROPPED;
     }
-  if (!dropped) pieces.encode(segment, begin, segment.size, tokens);
+    if (!more) close(segment.size);
+    encoder.encode(segment, pieces, count, tokens);
+  }
 }
 
 void Context::State::added_token(const Segment& segment, const AddedMatch& match) {
@@ -175,10 +183,10 @@ void Context::State::trim(std::size_t begin, std::size_t end) {
 }
 
 void Context::State::shrink() {
-  const std::size_t held = pieces.bytes() + normalizer.bytes() + prefixed.text.bytes() + prefixed.origin.bytes() + origin.bytes() +
+  const std::size_t held = encoder.bytes() + normalizer.bytes() + prefixed.text.bytes() + prefixed.origin.bytes() + origin.bytes() +
                            right_states.bytes() + tokens.ids.bytes() + tokens.offsets.bytes() + added.bytes();
   if (held <= kept_bytes) return;
-  pieces.release();
+  encoder.release();
   normalizer.release();
   prefixed.text.release();
   prefixed.origin.release();

@@ -1,6 +1,7 @@
-// Ids of short pieces seen lately: a bounded, two-way table of one context. Keys are compared whole, so that what it holds
-// never affects what comes out; its size is fixed, so that memory does not grow with traffic.
+// Ids of short pieces seen lately: bounded, two-way tables of one context. Keys are compared whole, so that what they hold
+// never affects what comes out; their size is fixed, so that memory does not grow with traffic.
 #pragma once
+#include <algorithm>
 #include <bit>
 #include <cstdint>
 #include <cstdlib>
@@ -13,45 +14,65 @@ namespace toktier {
 
 static_assert(std::endian::native == std::endian::little, "programs are little-endian tables read in place");
 
-constexpr std::uint32_t cached_piece = 15;  // longest piece in bytes; the 16th byte of a key holds its length
-constexpr std::uint32_t cached_ids = 4;
-
+// The bytes of a piece, zero-filled, and in the last byte its length: at most Words * 8 - 1 bytes.
+template <unsigned Words>
 struct PieceKey {
-  std::uint64_t low, high;
+  static constexpr std::uint32_t longest = Words * 8 - 1;
+  std::uint64_t word[Words];
 
-  // `part`: a part of a piece may not be looked up as a whole one, nor the other way round.
-  PieceKey(const std::uint8_t* p, std::uint32_t n, bool part) {
-    if (n >= 8) {
-      std::memcpy(&low, p, 8);
-      std::memcpy(&high, p + n - 8, 8);
-      high = n == 8 ? 0 : high >> (8 * (16 - n));
-    } else {
-      high = 0;
-      if (n >= 4) {
-        std::uint32_t first, last;
-        std::memcpy(&first, p, 4);
-        std::memcpy(&last, p + n - 4, 4);
-        low = first | std::uint64_t{last} << (8 * (n - 4));
-      } else {
-        low = p[0] | std::uint64_t{p[n / 2]} << (8 * (n / 2)) | std::uint64_t{p[n - 1]} << (8 * (n - 1));
+  PieceKey() = default;
+  // `readable`: bytes that may be read from p on. `part`: a part of a piece is not looked up as a whole one, nor the other
+  // way round.
+  PieceKey(const std::uint8_t* p, std::uint32_t n, std::uint64_t readable, bool part) {
+    if (readable >= Words * 8) {  // load whole words and blank out: no branch on the length
+      std::memcpy(word, p, Words * 8);
+      for (unsigned i = 0; i < Words; ++i) {
+        const std::uint32_t filled = std::min(n > 8 * i ? n - 8 * i : 0u, 8u);
+        word[i] &= keep[filled];
       }
+    } else {
+      std::memset(word, 0, sizeof word);
+      std::memcpy(word, p, n);
     }
-    high |= std::uint64_t{n | (part ? 0x80u : 0u)} << 56;
+    word[Words - 1] |= std::uint64_t{n | (part ? 0x80u : 0u)} << 56;
   }
+  bool operator==(const PieceKey& other) const {
+    std::uint64_t difference = 0;
+    for (unsigned i = 0; i < Words; ++i) difference |= word[i] ^ other.word[i];
+    return difference == 0;
+  }
+  std::uint64_t hash() const {
+    std::uint64_t h = 0;
+    for (unsigned i = 0; i < Words; ++i) {
+      h = (h ^ word[i]) * 0xD6E8FEB86659FD93ull;
+      h ^= h >> 32;
+    }
+    return h * 0x9E3779B97F4A7C15ull;
+  }
+
+ private:
+  static constexpr std::uint64_t keep[9] = {0,           0xFF,           0xFFFF,           0xFFFFFF,          0xFFFFFFFF,
+                                            0xFFFFFFFFFF, 0xFFFFFFFFFFFF, 0xFFFFFFFFFFFFFF, 0xFFFFFFFFFFFFFFFF};
 };
 
+template <unsigned Words, unsigned Ids, unsigned SetBits>
 class PieceCache {
  public:
+  using Key = PieceKey<Words>;
+  static constexpr std::uint32_t most_ids = Ids;
   struct Entry {
-    std::uint64_t low, high;  // high 0: empty, because the length of a key is not 0
-    std::uint32_t ids[cached_ids];  // unused: TT_NONE
+    Key key;                 // all zero: empty, because the length of a key is not 0
+    std::uint32_t ids[Ids];  // unused: TT_NONE
+    std::uint32_t count() const {
+      std::uint32_t n = 1;
+      for (unsigned i = 1; i < Ids; ++i) n += ids[i] != TT_NONE;
+      return n;
+    }
   };
-  static_assert(sizeof(Entry) == 32);
-  static constexpr std::uint32_t sets = 1u << 14;  // of two entries: 1 MiB
 
   PieceCache() {
-    // calloc: pages of the table are touched when they are used, so that a new context costs nothing.
-    memory_ = std::calloc(sets * 2 + 2, sizeof(Entry));
+    // calloc: pages are touched when they are used, so that a new context costs next to nothing.
+    memory_ = std::calloc((std::size_t{2} << SetBits) + 2, sizeof(Entry));
     if (memory_ == nullptr) throw std::bad_alloc();
     table_ = reinterpret_cast<Entry*>((reinterpret_cast<std::uintptr_t>(memory_) + 63) & ~std::uintptr_t{63});
   }
@@ -59,29 +80,33 @@ class PieceCache {
   PieceCache(const PieceCache&) = delete;
   PieceCache& operator=(const PieceCache&) = delete;
 
-  const Entry* find(const PieceKey& key) const {
-    const Entry* e = table_ + set_of(key);
-    if (e[0].low == key.low && e[0].high == key.high) return e;
-    if (e[1].low == key.low && e[1].high == key.high) return e + 1;
+  // Two steps, so that many sets can be under way: which set, then the entry in it.
+  const Entry* prefetch(const Key& key) const {
+    const Entry* set = set_of(key);
+    __builtin_prefetch(set);
+    return set;
+  }
+  const Entry* find(const Key& key) const { return find(set_of(key), key); }
+  static const Entry* find(const Entry* e, const Key& key) {
+    if (e[0].key == key) return e;
+    if (e[1].key == key) return e + 1;
     return nullptr;
   }
-  void insert(const PieceKey& key, const std::uint32_t* ids, std::uint32_t count) {
-    Entry* e = table_ + set_of(key);
+  void insert(const Key& key, const std::uint32_t* ids, std::uint32_t count) {
+    Entry* e = set_of(key);
     e[1] = e[0];
-    e[0].low = key.low;
-    e[0].high = key.high;
-    for (std::uint32_t i = 0; i < cached_ids; ++i) e[0].ids[i] = i < count ? ids[i] : TT_NONE;
+    e[0].key = key;
+    for (std::uint32_t i = 0; i < Ids; ++i) e[0].ids[i] = i < count ? ids[i] : TT_NONE;
   }
 
  private:
-  static std::size_t set_of(const PieceKey& key) {
-    std::uint64_t h = (key.low ^ key.high * 0x9E3779B97F4A7C15ull) * 0xD6E8FEB86659FD93ull;
-    h ^= h >> 32;
-    return (h * 0x9E3779B97F4A7C15ull >> 50) * 2;
-  }
+  Entry* set_of(const Key& key) const { return table_ + (key.hash() >> (64 - SetBits)) * 2; }
   void* memory_;
   Entry* table_;
 };
-static_assert(PieceCache::sets == 1u << (64 - 50));
+
+using ShortCache = PieceCache<2, 4, 14>;  // pieces of up to 15 bytes: 1 MiB, a set is one cache line
+using LongCache = PieceCache<4, 8, 11>;   // up to 31 bytes: 256 KiB
+static_assert(sizeof(ShortCache::Entry) == 32 && sizeof(LongCache::Entry) == 64);
 
 }  // namespace toktier

@@ -12,36 +12,106 @@ namespace toktier {
 PieceEncoder::PieceEncoder(const Program& program)
     : program_(program), parts_apart_(program.flag(TT_FLAG_IGNORE_MERGES)), max_piece_(program.conf[TT_CONF_MAX_PIECE]) {}
 
-void PieceEncoder::encode(const Segment& segment, std::uint32_t begin, std::uint32_t end, TokenBuffer& out) {
+void PieceEncoder::encode(const Segment& segment, const Piece* pieces, std::uint32_t count, TokenBuffer& out) {
+  constexpr std::uint32_t ahead = 16;
+  ShortCache::Key keys[ahead];
+  const ShortCache::Entry* sets[ahead];
   out_ = &out;
-  origin_ = segment.origin == nullptr ? nullptr : segment.origin + begin;
-  text_ = segment.text + begin;
-  mapped_ = nullptr;
-  const std::uint32_t size = end - begin;
-
-  TOKTIER_COUNT(piece_probes, 1);
-  if (size <= cached_piece) {
-    const PieceKey key(text_, size, false);
-    if (emit_cached(key, 0, size)) return;
-    const std::uint32_t id = size <= max_piece_ ? tt_find_piece(program_.pieces, text_, size) : TT_NONE;
-    if (id != TT_NONE) {
-      cache_.insert(key, &id, 1);
-      emit(id, 0, size);
-      return;
+  TOKTIER_COUNT(piece_probes, count);
+  for (std::uint32_t first = 0; first < count; first += ahead) {
+    const std::uint32_t block = std::min(ahead, count - first);
+    const Piece* const piece = pieces + first;
+    for (std::uint32_t k = 0; k < block; ++k) {
+      const std::uint32_t size = piece[k].end - piece[k].begin;
+      if (size > ShortCache::Key::longest) continue;
+      keys[k] = ShortCache::Key(segment.text + piece[k].begin, size, segment.size - piece[k].begin, false);
+      sets[k] = short_.prefetch(keys[k]);
     }
-  } else if (size <= max_piece_) {
-    const std::uint32_t id = tt_find_piece(program_.pieces, text_, size);
-    if (id != TT_NONE) {
-      emit(id, 0, size);
-      return;
+    for (std::uint32_t k = 0; k < block; ++k) {
+      const std::uint32_t size = piece[k].end - piece[k].begin;
+      if (segment.origin == nullptr && size <= ShortCache::Key::longest) {
+        if (const ShortCache::Entry* const hit = ShortCache::find(sets[k], keys[k])) {
+          std::memcpy(out.ids.room(ShortCache::most_ids), hit->ids, sizeof hit->ids);
+          out.ids.advance(hit->count());
+          continue;
+        }
+      }
+      origin_ = segment.origin == nullptr ? nullptr : segment.origin + piece[k].begin;
+      text_ = segment.text + piece[k].begin;
+      readable_ = segment.size - piece[k].begin;
+      mapped_ = nullptr;
+      encode_uncached(size);
     }
   }
+}
+
+void PieceEncoder::encode_uncached(std::uint32_t size) {
+  if (look_up({0, size, 0, true})) return;
   if (program_.byte_symbol == nullptr)
     encode_characters(size);
   else if (program_.all_bytes || std::all_of(text_, text_ + size, [&](std::uint8_t b) { return program_.byte_symbol[b] != TT_NONE; }))
     encode_bytes(size);
   else
     encode_incomplete_bytes(size);
+}
+
+template <typename Cache>
+typename Cache::Key PieceEncoder::key_of(const Stretch& s) const {
+  return typename Cache::Key(text_ + s.begin, s.size, readable_ - s.begin, parts_apart_ && !s.is_piece);
+}
+
+// One of the caches, then the whole-piece table. A part is one token when merges alone make it so; an entry that only
+// ignore_merges reaches is not for parts.
+bool PieceEncoder::look_up(const Stretch& s) {
+  TOKTIER_COUNT(piece_probes, 1);
+  if (s.size <= ShortCache::Key::longest) {
+    const ShortCache::Entry* const hit = short_.find(key_of<ShortCache>(s));
+    if (hit != nullptr && emit_remembered(hit->ids, hit->count(), s)) return true;
+  } else if (s.size <= LongCache::Key::longest) {
+    const LongCache::Entry* const hit = long_.find(key_of<LongCache>(s));
+    if (hit != nullptr && emit_remembered(hit->ids, hit->count(), s)) return true;
+  }
+  if (s.size > max_piece_) return false;
+  const std::uint32_t id = tt_find_piece(program_.pieces, text_ + s.begin, s.size);
+  if (id == TT_NONE || (!s.is_piece && (program_.token_flags[id] & TT_TOKEN_REACHABLE) == 0)) return false;
+  remember(s, &id, 1);
+  emit(id, s.position, s.position + s.size);
+  return true;
+}
+
+void PieceEncoder::remember(const Stretch& s, const std::uint32_t* ids, std::uint32_t count) {
+  if (s.size <= ShortCache::Key::longest) {
+    if (count <= ShortCache::most_ids) short_.insert(key_of<ShortCache>(s), ids, count);
+  } else if (s.size <= LongCache::Key::longest) {
+    if (count <= LongCache::most_ids) long_.insert(key_of<LongCache>(s), ids, count);
+  }
+}
+
+bool PieceEncoder::emit_remembered(const std::uint32_t* ids, std::uint32_t count, const Stretch& s) {
+  if (origin_ == nullptr) {
+    out_->ids.append(ids, count);
+    return true;
+  }
+  if (count == 1) {
+    emit(ids[0], s.position, s.position + s.size);
+    return true;
+  }
+  // Where each token ends is what it reads; should the tables not add up, merging says it.
+  std::uint64_t total = 0;
+  bool empty = false;
+  for (std::uint32_t i = 0; i < count; ++i) {
+    const std::size_t size = program_.raw_text(ids[i]).size();
+    total += size;
+    empty |= size == 0;
+  }
+  if (total != s.size || empty) return false;
+  std::uint32_t position = s.position;
+  for (std::uint32_t i = 0; i < count; ++i) {
+    const auto size = static_cast<std::uint32_t>(program_.raw_text(ids[i]).size());
+    emit(ids[i], position, position + size);
+    position += size;
+  }
+  return true;
 }
 
 void PieceEncoder::emit(std::uint32_t id, std::uint32_t begin, std::uint32_t end) {
@@ -53,65 +123,40 @@ void PieceEncoder::emit(std::uint32_t id, std::uint32_t begin, std::uint32_t end
   out_->offsets.push({origin_[first_byte], origin_[last_byte] + 1});
 }
 
-bool PieceEncoder::emit_cached(const PieceKey& key, std::uint32_t position, std::uint32_t length) {
-  const PieceCache::Entry* entry = cache_.find(key);
-  if (entry == nullptr) return false;
-  if (origin_ == nullptr) {
-    std::uint32_t* out = out_->ids.room(cached_ids);
-    std::memcpy(out, entry->ids, sizeof entry->ids);
-    out_->ids.advance(1 + (entry->ids[1] != TT_NONE) + (entry->ids[2] != TT_NONE) + (entry->ids[3] != TT_NONE));
-    return true;
-  }
-  std::uint32_t count = 0, total = 0;
-  while (count < cached_ids && entry->ids[count] != TT_NONE) total += static_cast<std::uint32_t>(program_.raw_text(entry->ids[count++]).size());
-  if (count == 1) {
-    emit(entry->ids[0], position, position + length);
-    return true;
-  }
-  if (total != length) return false;  // the tables do not say where its tokens end: merge again
-  for (std::uint32_t i = 0; i < count; ++i) {
-    const auto size = static_cast<std::uint32_t>(program_.raw_text(entry->ids[i]).size());
-    if (size == 0) return false;
-  }
-  for (std::uint32_t i = 0; i < count; ++i) {
-    const auto size = static_cast<std::uint32_t>(program_.raw_text(entry->ids[i]).size());
-    emit(entry->ids[i], position, position + size);
-    position += size;
-  }
-  return true;
-}
-
-void PieceEncoder::merge_and_emit(std::uint32_t count, std::uint32_t position, const PieceKey* key) {
-  rank_.resize(count);
-  product_.resize(count);
+// Merges symbols_ and emits what is left; `stretch` is what they spell, when it may be remembered.
+void PieceEncoder::merge_and_emit(const Stretch* stretch, std::uint32_t position) {
+  auto count = static_cast<std::uint32_t>(symbols_.size());
   TOKTIER_COUNT(merge_steps, count);
-  count = count <= TT_SMALL_PIECE ? tt_merge_small(program_.pairs, symbols_.data(), ends_.data(), rank_.data(), product_.data(), count)
-                                  : merge_long(count);
-  if (key != nullptr && count <= cached_ids) cache_.insert(*key, symbols_.data(), count);
+  count = count <= TT_SMALL_PIECE ? tt_merge_small(program_.pairs, symbols_.data(), count) : merge_long(count);
+  if (stretch != nullptr && count <= LongCache::most_ids) {
+    std::uint32_t ids[LongCache::most_ids];
+    for (std::uint32_t i = 0; i < count; ++i) ids[i] = symbols_[i].id;
+    remember(*stretch, ids, count);
+  }
   for (std::uint32_t i = 0; i < count; ++i) {
-    emit(symbols_[i], position, ends_[i]);
-    position = ends_[i];
+    emit(symbols_[i].id, position, symbols_[i].end);
+    position = symbols_[i].end;
   }
 }
 
 // A heap of (rank, position) of every pair that merges; an entry is stale when the pair at its position has another rank by
 // now, which also tells its symbols, because symbols only grow. n log n whatever the text.
 std::uint32_t PieceEncoder::merge_long(std::uint32_t count) {
-  next_.resize(count);
-  previous_.resize(count);
+  links_.resize(count);
   heap_.clear();
   const auto look = [&](std::uint32_t i, std::uint32_t after) {
-    const TtMerge m = after < count ? tt_find_merge(program_.pairs, symbols_[i], symbols_[after]) : TtMerge{TT_NONE, TT_NONE};
+    TtSymbol& s = symbols_[i];
+    const TtMerge m = after < count ? tt_find_merge(program_.pairs, s.id, symbols_[after].id) : TtMerge{TT_NONE, TT_NONE};
     TOKTIER_COUNT(pair_probes, 1);
-    rank_[i] = m.rank;
-    product_[i] = m.product;
+    s.rank = m.rank;
+    s.product = m.product;
     if (m.rank != TT_NONE) heap_.push(std::uint64_t{m.rank} << 32 | i);
     return m.rank != TT_NONE;
   };
   const auto later = std::greater<std::uint64_t>();
   for (std::uint32_t i = 0; i < count; ++i) {
-    previous_[i] = i - 1;  // TT_NONE before the first
-    next_[i] = i + 1;
+    if (i + 9 < count) tt_prefetch_merge(program_.pairs, symbols_[i + 8].id, symbols_[i + 9].id);
+    links_[i] = {i + 1, i - 1};  // TT_NONE before the first
     look(i, i + 1);
   }
   std::make_heap(heap_.data(), heap_.data() + heap_.size(), later);
@@ -121,66 +166,48 @@ std::uint32_t PieceEncoder::merge_long(std::uint32_t count) {
     heap_.resize(heap_.size() - 1);
     TOKTIER_COUNT(merge_steps, 1);
     const auto at = static_cast<std::uint32_t>(top);
-    if (rank_[at] != top >> 32) continue;
-    const std::uint32_t gone = next_[at], after = next_[gone];
-    symbols_[at] = product_[at];
-    ends_[at] = ends_[gone];
-    rank_[gone] = TT_NONE;
-    next_[at] = after;
-    if (after < count) previous_[after] = at;
-    if (look(at, after)) std::push_heap(heap_.data(), heap_.data() + heap_.size(), later);
-    const std::uint32_t before = previous_[at];
+    TtSymbol& s = symbols_[at];
+    if (s.rank != top >> 32) continue;
+    const std::uint32_t gone = links_[at].next, after = links_[gone].next, before = links_[at].previous;
+    s.id = s.product;
+    s.end = symbols_[gone].end;
+    symbols_[gone].rank = TT_NONE;
+    links_[at].next = after;
+    if (after < count) {
+      links_[after].previous = at;
+      tt_prefetch_merge(program_.pairs, s.id, symbols_[after].id);
+    }
     if (before != TT_NONE && look(before, at)) std::push_heap(heap_.data(), heap_.data() + heap_.size(), later);
+    if (look(at, after)) std::push_heap(heap_.data(), heap_.data() + heap_.size(), later);
   }
   std::uint32_t kept = 0;
-  for (std::uint32_t i = 0; i < count; i = next_[i]) {
-    symbols_[kept] = symbols_[i];
-    ends_[kept++] = ends_[i];
-  }
+  for (std::uint32_t i = 0; i < count; i = links_[i].next) symbols_[kept++] = symbols_[i];
   return kept;
 }
 
 // A piece of a byte-level model whose bytes all have symbols.
 void PieceEncoder::encode_bytes(std::uint32_t size) {
-  if (size <= cached_piece || program_.join_bytes == nullptr) {
-    byte_part(0, size, true);
+  if (size <= ShortCache::Key::longest || program_.join_bytes == nullptr) {
+    byte_part({0, size, 0, true});
     return;
   }
   std::uint32_t begin = 0;
   for (std::uint32_t i = 1; i < size; ++i)
     if (!tt_bytes_join(program_.join_bytes, text_[i - 1], text_[i])) {
-      byte_part(begin, i, false);
+      byte_part({begin, i - begin, begin, false});
       begin = i;
     }
-  byte_part(begin, size, begin == 0);
+  byte_part({begin, size - begin, begin, begin == 0});
 }
 
-// `is_piece`: the whole piece, which was looked up already.
-void PieceEncoder::byte_part(std::uint32_t begin, std::uint32_t end, bool is_piece) {
-  const std::uint32_t size = end - begin;
-  const std::uint8_t* const text = text_ + begin;
-  const bool cached = size <= cached_piece;
-  const PieceKey key(text, cached ? size : 1, parts_apart_ && !is_piece);
-  if (!is_piece && look_up_part(cached ? &key : nullptr, text, size, begin)) return;
-  symbols_.resize(size);
-  ends_.resize(size);
-  for (std::uint32_t i = 0; i < size; ++i) {
-    symbols_[i] = program_.byte_symbol[text[i]];
-    ends_[i] = begin + i + 1;
+void PieceEncoder::byte_part(const Stretch& s) {
+  if (!s.is_piece && look_up(s)) return;  // the whole piece was looked up before
+  symbols_.resize(s.size);
+  for (std::uint32_t i = 0; i < s.size; ++i) {
+    symbols_[i].id = program_.byte_symbol[text_[s.begin + i]];
+    symbols_[i].end = s.begin + i + 1;
   }
-  merge_and_emit(size, begin, cached ? &key : nullptr);
-}
-
-// A part is one token when merges alone make it so; an entry that only ignore_merges reaches is not for parts.
-bool PieceEncoder::look_up_part(const PieceKey* key, const std::uint8_t* text, std::uint32_t size, std::uint32_t position) {
-  TOKTIER_COUNT(piece_probes, 1);
-  if (key != nullptr && emit_cached(*key, position, size)) return true;
-  if (size > max_piece_) return false;
-  const std::uint32_t id = tt_find_piece(program_.pieces, text, size);
-  if (id == TT_NONE || (program_.token_flags[id] & TT_TOKEN_REACHABLE) == 0) return false;
-  if (key != nullptr) cache_.insert(*key, &id, 1);
-  emit(id, position, position + size);
-  return true;
+  merge_and_emit(&s, s.position);
 }
 
 // A piece with a byte that has no symbol: it becomes the unknown token, or vanishes and lets its neighbours meet. The
@@ -189,13 +216,11 @@ void PieceEncoder::encode_incomplete_bytes(std::uint32_t size) {
   const std::uint32_t unk = program_.conf[TT_CONF_UNK_ID];
   const bool fuse = program_.flag(TT_FLAG_FUSE_UNK);
   symbols_.clear();
-  ends_.clear();
   mapping_.clear();
   std::uint32_t position = 0, pending = 0;
   const auto add = [&](std::uint32_t symbol, std::uint32_t length) {
     position += length;
-    symbols_.push(symbol);
-    ends_.push(position);
+    symbols_.push({symbol, position, TT_NONE, TT_NONE});
   };
   for (std::uint32_t i = 0; i < size; ++i) {
     const std::uint8_t byte = text_[i];
@@ -212,7 +237,7 @@ void PieceEncoder::encode_incomplete_bytes(std::uint32_t size) {
   }
   if (pending != 0) add(unk, pending);
   mapped_ = mapping_.data();
-  if (!symbols_.empty()) merge_and_emit(static_cast<std::uint32_t>(symbols_.size()), 0, nullptr);
+  if (!symbols_.empty()) merge_and_emit(nullptr, 0);
 }
 
 // A piece of a model of code points.
@@ -220,7 +245,6 @@ void PieceEncoder::encode_characters(std::uint32_t size) {
   const std::uint32_t unk = program_.conf[TT_CONF_UNK_ID];
   const bool fuse = program_.flag(TT_FLAG_FUSE_UNK);
   symbols_.clear();
-  ends_.clear();
   part_ = {};
   std::uint32_t pending = 0;  // bytes of the unknown token that is still open; byte-fallback symbols go before it
   bool ascii_before = false;
@@ -260,57 +284,43 @@ void PieceEncoder::encode_characters(std::uint32_t size) {
 
 void PieceEncoder::push_symbol(std::uint32_t symbol, std::uint32_t length, std::uint32_t text_begin, bool spelled, Join join) {
   if (!symbols_.empty()) {
-    const std::uint32_t last = symbols_[symbols_.size() - 1];
+    const TtSymbol last = symbols_[symbols_.size() - 1];
     if (program_.conf[TT_CONF_JOIN_KIND] != TT_JOIN_SYMBOLS)
       join = Join::yes;
     else if (join == Join::unknown)
-      join = tt_symbols_join(program_.join_symbols, last, symbol) ? Join::yes : Join::no;
+      join = tt_symbols_join(program_.join_symbols, last.id, symbol) ? Join::yes : Join::no;
     if (join == Join::no) {
-      const std::uint32_t end = ends_[ends_.size() - 1];
       close_part(false);
-      part_.position = end;
+      part_.position = last.end;
       symbols_.clear();
-      ends_.clear();
     }
   }
   if (symbols_.empty()) {
     part_.text_begin = part_.text_end = text_begin;
     part_.contiguous = true;
   }
-  const std::uint32_t position = symbols_.empty() ? part_.position : ends_[ends_.size() - 1];
+  const std::uint32_t position = symbols_.empty() ? part_.position : symbols_[symbols_.size() - 1].end;
   part_.contiguous = part_.contiguous && spelled && text_begin == part_.text_end;
   part_.text_end = text_begin + length;
-  symbols_.push(symbol);
-  ends_.push(position + length);
+  symbols_.push({symbol, position + length, TT_NONE, TT_NONE});
 }
 
 void PieceEncoder::close_part(bool is_piece) {
-  const auto count = static_cast<std::uint32_t>(symbols_.size());
-  if (count == 0) return;
-  if (count == 1) {
-    emit(symbols_[0], part_.position, ends_[0]);
+  if (symbols_.empty()) return;
+  if (symbols_.size() == 1) {
+    emit(symbols_[0].id, part_.position, symbols_[0].end);
     return;
   }
-  const std::uint32_t size = part_.text_end - part_.text_begin;
-  const std::uint8_t* const text = text_ + part_.text_begin;
-  const bool cached = part_.contiguous && size <= cached_piece;
-  const PieceKey key(text, cached ? size : 1, parts_apart_ && !is_piece);
-  if (part_.contiguous && !is_piece && look_up_part(cached ? &key : nullptr, text, size, part_.position)) return;
-  merge_and_emit(count, part_.position, cached ? &key : nullptr);
+  const Stretch stretch{part_.text_begin, part_.text_end - part_.text_begin, part_.position, is_piece};
+  if (part_.contiguous && !is_piece && look_up(stretch)) return;
+  merge_and_emit(part_.contiguous ? &stretch : nullptr, part_.position);
 }
 
-std::size_t PieceEncoder::bytes() const {
-  return symbols_.bytes() + ends_.bytes() + rank_.bytes() + product_.bytes() + next_.bytes() + previous_.bytes() + mapping_.bytes() +
-         heap_.bytes();
-}
+std::size_t PieceEncoder::bytes() const { return symbols_.bytes() + links_.bytes() + mapping_.bytes() + heap_.bytes(); }
 
 void PieceEncoder::release() {
   symbols_.release();
-  ends_.release();
-  rank_.release();
-  product_.release();
-  next_.release();
-  previous_.release();
+  links_.release();
   mapping_.release();
   heap_.release();
 }

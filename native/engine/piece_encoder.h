@@ -15,9 +15,13 @@ struct TokenBuffer {
 
 class PieceEncoder {
  public:
+  struct Piece {
+    std::uint32_t begin, end;  // bytes of the segment
+  };
+
   explicit PieceEncoder(const Program& program);
-  // Appends the ids of segment[begin, end), a piece.
-  void encode(const Segment& segment, std::uint32_t begin, std::uint32_t end, TokenBuffer& out);
+  // Appends the ids of the pieces, in order. Many at once, so that what they will look up is under way before it is needed.
+  void encode(const Segment& segment, const Piece* pieces, std::uint32_t count, TokenBuffer& out);
   std::size_t bytes() const;
   void release();
 
@@ -28,35 +32,51 @@ class PieceEncoder {
     std::uint32_t position = 0;                  // where its first symbol begins: sum of the lengths of all symbols before
     bool contiguous = false;                     // its symbols spell exactly that text
   };
-
+  // A stretch of the piece that may be looked up and remembered.
+  struct Stretch {
+    std::uint32_t begin, size;  // bytes of the piece
+    std::uint32_t position;     // of its first symbol
+    bool is_piece;              // the whole piece: entries that only ignore_merges reaches count
+  };
   enum class Join { unknown, yes, no };
 
+  void encode_uncached(std::uint32_t size);
   void encode_bytes(std::uint32_t size);
   void encode_incomplete_bytes(std::uint32_t size);
   void encode_characters(std::uint32_t size);
-  void byte_part(std::uint32_t begin, std::uint32_t end, bool is_piece);
+  void byte_part(const Stretch& stretch);
   void push_symbol(std::uint32_t symbol, std::uint32_t length, std::uint32_t text_begin, bool spelled, Join join);
   void close_part(bool is_piece);
-  bool look_up_part(const PieceKey* key, const std::uint8_t* text, std::uint32_t size, std::uint32_t position);
-  bool emit_cached(const PieceKey& key, std::uint32_t position, std::uint32_t length);
+
+  bool look_up(const Stretch& stretch);
+  bool emit_remembered(const std::uint32_t* ids, std::uint32_t count, const Stretch& stretch);
+  void remember(const Stretch& stretch, const std::uint32_t* ids, std::uint32_t count);
+  template <typename Cache>
+  typename Cache::Key key_of(const Stretch& stretch) const;
   void emit(std::uint32_t id, std::uint32_t begin, std::uint32_t end);
-  void merge_and_emit(std::uint32_t count, std::uint32_t position, const PieceKey* key);
+  void merge_and_emit(const Stretch* stretch, std::uint32_t position);
   std::uint32_t merge_long(std::uint32_t count);
 
   const Program& program_;
-  const bool parts_apart_;  // a part may not use the cache entries of whole pieces
+  const bool parts_apart_;  // a part may not use the entries of whole pieces
   const std::uint32_t max_piece_;
-  PieceCache cache_;
+  ShortCache short_;
+  LongCache long_;
 
   // Of the running call.
   TokenBuffer* out_ = nullptr;
   const std::uint32_t* origin_ = nullptr;  // of the piece's bytes
   const std::uint8_t* text_ = nullptr;
+  std::uint64_t readable_ = 0;             // bytes of the segment from text_ on
   const std::uint32_t* mapped_ = nullptr;  // position → byte of the piece, when positions are not bytes
   Part part_;
 
-  Scratch<std::uint32_t> symbols_, ends_, rank_, product_;
-  Scratch<std::uint32_t> next_, previous_, mapping_;
+  struct Link {
+    std::uint32_t next, previous;
+  };
+  Scratch<TtSymbol> symbols_;
+  Scratch<Link> links_;
+  Scratch<std::uint32_t> mapping_;
   Scratch<std::uint64_t> heap_;
 };
 

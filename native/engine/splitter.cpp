@@ -43,38 +43,52 @@ void BoundaryScan::one_pass(BoundaryLot& lot) {
   const std::uint32_t* const steps = program_.steps.data();
   const std::uint8_t* const ascii = program_.ascii_class;
   const std::uint8_t* const text = text_;
-  const std::uint32_t size = size_;
-  std::uint32_t i = at_, row = state_, count = 0;
-  const auto sink = [&](std::uint32_t position, std::uint32_t value) {
-    lot.position[count] = position;
+  const std::size_t size = size_;
+  std::size_t i = at_, row = state_;
+  std::uint32_t count = 0;
+  TtPending pending = pending_;
+  const auto sink = [&](std::size_t position, std::uint32_t value) {
+    lot.position[count] = static_cast<std::uint32_t>(position);
     lot.value[count++] = static_cast<std::uint8_t>(value);
   };
-  [[maybe_unused]] std::uint32_t steps_taken = 0;
-  while (i < size && count <= boundary_lot - TT_MAX_PENDING - 1) {
-    const std::uint8_t byte = text[i];
-    std::uint32_t length = 1, cls;
-    if (byte < 0x80)
-      cls = ascii[byte];
-    else
-      cls = tt_class(b, tt_utf8_next(text + i, length));
-    const std::uint32_t step = steps[row + cls], action = step & 0xFF;
-    row = step >> 8;
-    if (action == 1)  // nothing is pending then: boundaries come out in order
+  const auto act = [&](std::uint32_t action) {
+    if (action == TT_BOUNDARY)  // nothing is pending then: boundaries come out in order
       sink(i, TT_BOUNDARY);
-    else if (action != 0)
-      tt_token_action(action, i, pending_, sink);
+    else
+      tt_token_action(action, static_cast<tt_u32>(i), pending, sink);
+  };
+  [[maybe_unused]] std::size_t characters = 0;
+  while (i < size && count <= boundary_lot - TT_MAX_PENDING - 1) {
+    const std::size_t run = i;
+    std::uint32_t action = 0;
+    std::uint8_t byte = 0;
+    while (i < size && (byte = text[i]) < 0x80) {  // the run of ASCII characters that decide nothing
+      const std::uint32_t step = steps[row + ascii[byte]];
+      row = step >> 8;
+      action = step & 0xFF;
+      if (action != 0) break;
+      ++i;
+    }
+    characters += i - run;
+    if (i >= size) break;
+    std::uint32_t length = 1;
+    if (byte >= 0x80) {
+      const std::uint32_t step = steps[row + tt_class(b, tt_utf8_next(text + i, length))];
+      row = step >> 8;
+      action = step & 0xFF;
+    }
+    if (action != 0) act(action);
     i += length;
-#ifdef TOKTIER_COUNTERS
-    ++steps_taken;
-#endif
+    ++characters;
   }
-  TOKTIER_COUNT(automaton_steps, steps_taken);
-  at_ = i;
-  state_ = row;
+  TOKTIER_COUNT(automaton_steps, characters);
+  at_ = static_cast<std::uint32_t>(i);
+  state_ = static_cast<std::uint32_t>(row);
   if (i >= size && count <= boundary_lot - TT_MAX_PENDING) {
-    tt_token_end(b.token_end[row / b.n_class], pending_, sink);
+    tt_token_end(b.token_end[row / b.n_class], pending, sink);
     done_ = true;
   }
+  pending_ = pending;
   lot.count = count;
 }
 
