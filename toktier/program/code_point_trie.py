@@ -9,7 +9,7 @@ from array import array
 from collections.abc import Iterable
 
 from toktier.program.byte_trie import little_endian
-from toktier.program.layout import TRIE_BLOCK, TRIE_SHIFT, TRIE_STAGE1
+from toktier.program.layout import TRIE_BLOCK, TRIE_STAGE1
 
 _TYPE_CODES = {1: "B", 2: "H", 4: "I"}
 
@@ -25,20 +25,28 @@ def build_trie(ranges: Iterable[tuple[int, int, int]], default: int, element_siz
     uniform: dict[int, array[int]] = {default: plain}
     blocks: list[array[int]] = [plain] * TRIE_STAGE1
     mixed: dict[int, array[int]] = {}
+
+    def fill(block: int, begin: int, end: int, value: int) -> None:
+        own = mixed.get(block)
+        if own is None:
+            own = mixed[block] = blocks[block] = plain[:]
+        own[begin:end] = array(code, [value]) * (end - begin)
+
     for first, last, value in ranges:
-        low, high = first >> TRIE_SHIFT, last >> TRIE_SHIFT
-        for block in range(low, high + 1):
-            begin = max(first - (block << TRIE_SHIFT), 0)
-            end = min(last - (block << TRIE_SHIFT), TRIE_BLOCK - 1) + 1
-            if end - begin == TRIE_BLOCK:
-                if value not in uniform:
-                    uniform[value] = array(code, [value]) * TRIE_BLOCK
-                blocks[block] = uniform[value]
-                continue
-            own = mixed.get(block)
-            if own is None:
-                own = mixed[block] = blocks[block] = plain[:]
-            own[begin:end] = array(code, [value]) * (end - begin)
+        low, begin = divmod(first, TRIE_BLOCK)
+        high, end = divmod(last + 1, TRIE_BLOCK)
+        if low == high:
+            fill(low, begin, end, value)
+            continue
+        if begin:
+            fill(low, begin, TRIE_BLOCK, value)
+            low += 1
+        if low < high:
+            if value not in uniform:
+                uniform[value] = array(code, [value]) * TRIE_BLOCK
+            blocks[low:high] = [uniform[value]] * (high - low)
+        if end:
+            fill(high, 0, end, value)
     numbers: dict[bytes, int] = {}
     by_object: dict[int, int] = {}
     stage1 = array("H")

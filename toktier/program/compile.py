@@ -6,6 +6,8 @@ Deterministic: the same bytes give the same file under the same compiler. Nothin
 from __future__ import annotations
 
 from array import array
+from collections.abc import Mapping
+from functools import cache
 
 from toktier.canonical import canonical_json
 from toktier.program import unicode
@@ -112,7 +114,8 @@ def _boundary_sections(
     return sections
 
 
-def _character_sections() -> dict[str, bytes]:
+@cache
+def _character_sections() -> Mapping[str, bytes]:
     word, white = unicode.rust_word(), unicode.white_space()
     marked = [(a, b, 1) for a, b in unicode.difference(word, white)]
     marked += [(a, b, 2) for a, b in unicode.difference(white, word)]

@@ -8,8 +8,9 @@ neither Python's nor current.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from toktier.errors import ProgramUnsupported
@@ -201,13 +202,15 @@ def normalizer_sections(steps: Sequence[NormalizerStep]) -> dict[str, bytes]:
     sections = {"NOPS": _words(records), "NSTR": bytes(strings)}
     for step in steps:
         if step.op in UNICODE_FORMS and "NQC1" not in sections:
-            sections |= _form_sections(unicode.normalization(UNICODE_FORMS[step.op]))
+            sections |= _form_sections(UNICODE_FORMS[step.op])
         elif step.op is NormalizerOp.LOWERCASE and "NLOW" not in sections:
-            sections["NLOW"], sections["NLCP"] = _code_point_map(unicode.lowercase())
+            sections |= _lowercase_sections()
     return sections
 
 
-def _form_sections(tables: unicode.NormalizationTables) -> dict[str, bytes]:
+@cache
+def _form_sections(form: str) -> Mapping[str, bytes]:
+    tables = unicode.normalization(form)
     restless, inside = tables.not_inert, tables.no_boundary_before
     both = unicode.intersection(restless, inside)
     marked = [(a, b, 3) for a, b in both]
@@ -219,6 +222,11 @@ def _form_sections(tables: unicode.NormalizationTables) -> dict[str, bytes]:
     compositions = sorted((a, b, whole) for (a, b), whole in tables.compositions.items())
     sections["NCMP"] = _words(value for row in compositions for value in row)
     return sections
+
+
+@cache
+def _lowercase_sections() -> Mapping[str, bytes]:
+    return dict(zip(("NLOW", "NLCP"), _code_point_map(unicode.lowercase()), strict=True))
 
 
 def _code_point_map(mapping: dict[int, tuple[int, ...]]) -> tuple[bytes, bytes]:
