@@ -14,7 +14,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 if str(ROOT) not in sys.path:
-    sys.path.insert(0, str(ROOT))  # tests.support is imported by name; import mode importlib adds nothing to the path
+    sys.path.append(str(ROOT))  # tests.support is imported by name; last: an installed build takes precedence
 
 from tests.support.material import SHARED, Artifacts  # noqa: E402
 

@@ -15,7 +15,7 @@ from tests.support.material import ROOT
 # derives from; it imports the errors alone (checked below).
 LAYERS: list[set[str]] = [
     {"toktier.errors", "toktier.canonical", "toktier.resources", "toktier.version"},
-    {"toktier.storage", "toktier.config", "toktier.routing.vocabulary"},
+    {"toktier.storage", "toktier.config", "toktier.routing.vocabulary", "toktier.decode_stream"},
     {"toktier._native"},
     {"toktier.program"},
     {"toktier.artifacts"},

@@ -1,0 +1,65 @@
+"""The case files, run by their own checker through the adapter, and checks that the adapter cannot be fooled."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import tokenizers
+
+import toktier
+from tests.conformance import adapter
+from tests.support.material import ROOT, small_tokenizers
+
+VERSION = tokenizers.__version__
+KNOWN_VERSIONS = ("0.22.2", "0.23.3")
+
+
+def check(shared: Path, files: list[str], *more: str) -> subprocess.CompletedProcess[str]:
+    script = shared / "cases" / "check.py"
+    command = [sys.executable, str(script), "--adapter", "tests.conformance.adapter:make", "--version", VERSION, *more]
+    paths = [str(shared / "cases" / name) for name in files]
+    return subprocess.run([*command, *paths], capture_output=True, text=True, check=False, cwd=ROOT)
+
+
+@pytest.mark.ci
+@pytest.mark.parametrize(("name", "at_least"), [("ids.jsonl", 11_000), ("sessions.jsonl", 1_000)])
+def test_no_case_differs(shared: Path, name: str, at_least: int) -> None:
+    assert VERSION in KNOWN_VERSIONS, f"the cases hold no expectations for tokenizers {VERSION}"
+    run = check(shared, [name])
+    summary = run.stdout.splitlines()[-1]
+    checks, mismatches = int(summary.split()[0]), int(summary.split()[2])
+    assert (run.returncode, mismatches) == (0, 0), run.stdout + run.stderr
+    assert checks >= at_least
+
+
+def test_the_adapter_refuses_what_the_native_engine_does_not_serve(tmp_path: Path) -> None:
+    unknown = tmp_path / "tokenizer.json"
+    unknown.write_text('{"model": {"type": "WordPiece", "vocab": {"[UNK]": 0}, "unk_token": "[UNK]"}}')
+    with pytest.raises(toktier.errors.ProgramUnsupported):
+        adapter.make(str(unknown))
+
+
+def test_the_adapter_sees_through_a_silent_fallback(monkeypatch: pytest.MonkeyPatch, isolated_home: Path) -> None:
+    """An encoding of another engine, and one that nobody counted, both raise."""
+    path = small_tokenizers()[0]
+    other = toktier.from_file(path, tokenizer="hf")
+    with pytest.raises(adapter.NotServedNatively):
+        adapter.encode_natively(other, "text", False)
+    with pytest.raises(adapter.NotServedNatively):
+        adapter.assert_only_native(other)
+    native = adapter.native_tokenizer(path, isolated_home)
+    made = native.encode("text")
+
+    class Lying:
+        native_calls = (7, 7)
+
+        def encode(self, text: str, add_special_tokens: bool) -> toktier.Encoding:
+            return made
+
+    with pytest.raises(adapter.NotServedNatively):
+        adapter.encode_natively(Lying(), "text", False)  # type: ignore[arg-type]
+    assert adapter.encode_natively(native, "text", False) == made
+    adapter.assert_only_native(native)
