@@ -1,4 +1,4 @@
-"""The two kinds of tries: of byte strings (matchers of added tokens) and of code points (classes, symbols, properties)."""
+"""The two kinds of tries: of byte strings (matchers of added tokens), and of code points (classes, symbols)."""
 
 from __future__ import annotations
 

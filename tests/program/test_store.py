@@ -1,0 +1,415 @@
+"""The cache of programs: used when it holds, rebuilt when it does not, never believed, never needed."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import multiprocessing
+import os
+import shutil
+import signal
+import stat
+import subprocess
+import sys
+import tempfile
+import textwrap
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support import tokenizer_maker as maker
+from toktier import storage
+from toktier.errors import ArtifactDamaged, ArtifactNotFound, EnvironmentFault, NotATokenizer, ProgramCorrupt
+from toktier.program import compile as compiling
+from toktier.program import store, strict_json
+from toktier.program.store import load_or_compile, program_path
+
+
+@pytest.fixture
+def artifact(tmp_path: Path) -> Path:
+    path = tmp_path / "tokenizer.json"
+    path.write_bytes(maker.encoded(maker.minimal()))
+    _age(path)
+    return path
+
+
+@pytest.fixture
+def cache(tmp_path: Path) -> Path:
+    return tmp_path / "cache"
+
+
+@pytest.fixture
+def compilations(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Digests of what was compiled during the test."""
+    seen: list[str] = []
+    compile_tokenizer = compiling.compile_tokenizer
+
+    def counted(data: bytes, name: str = "", *, sha256: str | None = None) -> bytes:
+        seen.append(hashlib.sha256(data).hexdigest())
+        return compile_tokenizer(data, name, sha256=sha256)
+
+    monkeypatch.setattr(compiling, "compile_tokenizer", counted)
+    return seen
+
+
+def _age(path: Path, seconds: float = 60) -> None:
+    os.utime(path, (time.time() - seconds,) * 2)
+
+
+@contextlib.contextmanager
+def later(monkeypatch: pytest.MonkeyPatch, seconds: int = 60) -> Iterator[None]:
+    """As if `seconds` had passed: ctime cannot be set back."""
+    real = time.time_ns
+    with monkeypatch.context() as patch:
+        patch.setattr(time, "time_ns", lambda: real() + seconds * 1_000_000_000)
+        yield
+
+
+def test_compiled_once_and_mapped_after(artifact: Path, cache: Path, compilations: list[str]) -> None:
+    first, cold = load_or_compile(artifact, cache)
+    second, warm = load_or_compile(artifact, cache)
+    assert bytes(memoryview(first)) == bytes(memoryview(second))
+    assert len(compilations) == 1
+    assert (cold.from_cache, warm.from_cache) == (False, True)
+    assert cold.path == warm.path == program_path(cache, cold.artifact_sha256)
+    assert cold.notice is warm.notice is None
+    assert cold.meta == warm.meta
+    assert cold.artifact_sha256 == hashlib.sha256(artifact.read_bytes()).hexdigest() == compilations[0]
+    assert memoryview(second).readonly
+
+
+def test_bytes_and_path_are_one_artifact(artifact: Path, cache: Path, compilations: list[str]) -> None:
+    load_or_compile(artifact.read_bytes(), cache)
+    _, info = load_or_compile(artifact, cache)
+    assert info.from_cache
+    assert len(compilations) == 1
+
+
+def test_files_are_for_their_owner(artifact: Path, cache: Path) -> None:
+    _, info = load_or_compile(artifact, cache)
+    assert info.path is not None
+    assert stat.S_IMODE(info.path.stat().st_mode) == 0o600
+    assert stat.S_IMODE(cache.stat().st_mode) == 0o700
+    assert not list(cache.glob("*.lock"))
+
+
+def test_a_settled_file_is_trusted_by_its_stat(
+    artifact: Path, cache: Path, monkeypatch: pytest.MonkeyPatch, compilations: list[str]
+) -> None:
+    load_or_compile(artifact, cache)
+    _, young = load_or_compile(artifact, cache)
+    assert not young.trusted
+    with later(monkeypatch):
+        _, verified = load_or_compile(artifact, cache)
+        assert not verified.trusted, "verified once more, and recorded"
+        read_bytes: list[int] = []
+        monkeypatch.setattr(hashlib, "sha256", _counting(hashlib.sha256, read_bytes))
+        _, trusted = load_or_compile(artifact, cache)
+        assert trusted.trusted
+        assert sum(read_bytes) < 10_000, "neither the artifact nor the program is hashed"
+    assert len(compilations) == 1
+
+
+def _counting(sha256: Any, sizes: list[int]) -> Any:
+    def counted(data: Any = b"") -> Any:
+        sizes.append(len(data))
+        return sha256(data)
+
+    return counted
+
+
+CHANGES = {
+    "a flipped bit": lambda data: data[:500] + bytes([data[500] ^ 1]) + data[501:],
+    "cut": lambda data: data[:-1],
+    "empty": lambda data: b"",
+    "longer": lambda data: data + b"\0",
+    "foreign": lambda data: b"not a program at all, but some other file" * 100,
+    "header only": lambda data: data[:128],
+}
+
+
+@pytest.mark.parametrize("case", CHANGES)
+@pytest.mark.parametrize("trusted", [False, True])
+def test_what_does_not_hold_is_rebuilt(
+    artifact: Path, cache: Path, case: str, trusted: bool, monkeypatch: pytest.MonkeyPatch, compilations: list[str]
+) -> None:
+    good, info = load_or_compile(artifact, cache)
+    expected = bytes(memoryview(good))
+    assert info.path is not None
+    with later(monkeypatch):
+        if trusted:
+            load_or_compile(artifact, cache)
+            assert load_or_compile(artifact, cache)[1].trusted
+        info.path.write_bytes(CHANGES[case](expected))
+        again, rebuilt = load_or_compile(artifact, cache)
+    assert bytes(memoryview(again)) == expected
+    assert not rebuilt.from_cache
+    assert info.path.read_bytes() == expected
+    assert len(compilations) == 2
+
+
+def test_a_program_of_another_artifact_is_rebuilt(artifact: Path, cache: Path, compilations: list[str]) -> None:
+    other = maker.encoded(maker.changed(maker.minimal(), model__ignore_merges=True))
+    _, info = load_or_compile(artifact, cache)
+    _, foreign = load_or_compile(other, cache)
+    assert info.path is not None
+    assert foreign.path is not None
+    shutil.copyfile(foreign.path, info.path)
+    _, again = load_or_compile(artifact, cache)
+    assert not again.from_cache
+    assert again.artifact_sha256 == info.artifact_sha256
+    assert len(compilations) == 3
+
+
+def test_a_program_that_the_engine_refuses_is_rebuilt(artifact: Path, cache: Path, compilations: list[str]) -> None:
+    load_or_compile(artifact, cache)
+    refusals = [ProgramCorrupt("a table is out of range"), ValueError("a table is out of range")]
+    for number, refusal in enumerate(refusals, 2):
+
+        def opener(buffer: Any, number: int = number, refusal: Exception = refusal) -> str:
+            if len(compilations) < number:
+                raise refusal
+            return f"opened {len(buffer)} bytes"
+
+        opened, info = load_or_compile(artifact, cache, opener=opener)
+        assert opened.startswith("opened")
+        assert not info.from_cache
+    assert len(compilations) == 3
+
+
+def test_a_refusal_of_a_fresh_program_is_not_hidden(artifact: Path, cache: Path) -> None:
+    def opener(buffer: Any) -> Any:
+        raise ValueError("never")
+
+    with pytest.raises(ValueError, match="never"):
+        load_or_compile(artifact, cache, opener=opener)
+
+
+def test_a_changed_artifact_is_another_one(
+    artifact: Path, cache: Path, monkeypatch: pytest.MonkeyPatch, compilations: list[str]
+) -> None:
+    with later(monkeypatch):
+        _, before = load_or_compile(artifact, cache)
+        load_or_compile(artifact, cache)
+        status = artifact.stat()
+        data = artifact.read_bytes().replace(b'"d": 3', b'"e": 3')
+        artifact.write_bytes(data)
+        os.utime(artifact, ns=(status.st_atime_ns, status.st_mtime_ns))
+        _, after = load_or_compile(artifact, cache)
+    assert after.artifact_sha256 == hashlib.sha256(data).hexdigest() != before.artifact_sha256
+    assert len(compilations) == 2
+
+
+def test_a_file_that_others_can_write_is_hashed_every_time(
+    artifact: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    artifact.chmod(0o666)
+    _, info = load_or_compile(artifact, cache)
+    assert info.path is not None
+    info.path.chmod(0o660)
+    with later(monkeypatch):
+        for _ in range(3):
+            assert not load_or_compile(artifact, cache)[1].trusted
+    assert not list(cache.glob("*.verified"))
+    assert not list((cache / "sources").iterdir())
+
+
+@pytest.mark.parametrize("hint", [b"", b"[]", b"{}", b"\xff", b'{"identity":[],"sha256":"x"}', b"[" * 3000])
+def test_a_broken_hint_is_no_hint(artifact: Path, cache: Path, hint: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    with later(monkeypatch):
+        load_or_compile(artifact, cache)
+        load_or_compile(artifact, cache)
+        hints = [*cache.glob("*.verified"), *(cache / "sources").iterdir()]
+        assert len(hints) == 2
+        for path in hints:
+            path.write_bytes(hint)
+        _, info = load_or_compile(artifact, cache)
+        assert info.from_cache
+        assert not info.trusted
+
+
+def test_another_compiler_makes_another_program(
+    artifact: Path, cache: Path, monkeypatch: pytest.MonkeyPatch, compilations: list[str]
+) -> None:
+    for version in range(7):
+        monkeypatch.setattr(store, "compiler_digest", lambda version=version: f"{version:x}".ljust(64, "0"))
+        assert not load_or_compile(artifact, cache)[1].from_cache
+    assert len(compilations) == 7
+    assert len(list(cache.glob("*.program"))) == store.KEPT_PER_ARTIFACT
+
+
+def test_no_cache_directory(artifact: Path, compilations: list[str]) -> None:
+    for _ in range(2):
+        program, info = load_or_compile(artifact, None)
+        assert info.path is None
+        assert info.notice is not None
+        assert "memory" in info.notice
+        assert isinstance(program, bytes)
+    assert len(compilations) == 2
+
+
+def test_a_cache_that_is_a_file(artifact: Path, cache: Path, compilations: list[str]) -> None:
+    cache.write_bytes(b"")
+    program, info = load_or_compile(artifact, cache)
+    assert len(program) > 128
+    assert info.path is None
+    assert str(cache) in str(info.notice)
+    assert len(compilations) == 1
+
+
+def test_a_full_disk(artifact: Path, cache: Path, monkeypatch: pytest.MonkeyPatch, compilations: list[str]) -> None:
+    def full(path: Any, data: Any, mode: int = 0) -> None:
+        raise EnvironmentFault(f"cannot write {path}: No space left on device")
+
+    monkeypatch.setattr(storage, "atomic_write", full)
+    program, info = load_or_compile(artifact, cache)
+    assert len(program) > 128
+    assert info.path is None
+    assert "No space left" in str(info.notice)
+    assert not list(cache.glob("*.lock"))
+    assert len(compilations) == 1
+
+
+def test_a_holder_that_never_lets_go(artifact: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(store, "LOCK_SECONDS", 0.05)
+    storage.make_directory(cache)
+    digest = hashlib.sha256(artifact.read_bytes()).hexdigest()
+    with storage.FileLock(program_path(cache, digest).with_suffix(".lock")):
+        _, info = load_or_compile(artifact, cache)
+    assert info.path is None
+    assert "waited" in str(info.notice)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="drops privileges to prove the refusal; needs to start as root")
+def test_a_cache_of_another_user() -> None:
+    code = """
+        import os, sys
+        from pathlib import Path
+        from toktier.program import compile
+        from toktier.program.compiler_identity import compiler_digest
+        from toktier.program.store import load_or_compile
+        compiler_digest()  # imports codecs, which may lie where only root can read
+        os.setgid(65534); os.setuid(65534)
+        for cache in map(Path, sys.argv[2:]):
+            _, info = load_or_compile(sys.argv[1], cache)
+            print(info.from_cache, info.path is None, "Permission denied" in str(info.notice))
+        """
+    with tempfile.TemporaryDirectory() as directory:
+        root = Path(directory)
+        root.chmod(0o755)
+        (root / "t.json").write_bytes(maker.encoded(maker.minimal()))
+        (root / "t.json").chmod(0o644)
+        _, info = load_or_compile(root / "t.json", root / "full")
+        assert info.path is not None
+        for path in (root / "full", root / "full" / "sources"):
+            path.chmod(0o755)
+        info.path.chmod(0o644)
+        (root / "empty").mkdir(mode=0o755)
+        done = subprocess.run(
+            [
+                sys.executable,
+                "-c",
+                textwrap.dedent(code),
+                str(root / "t.json"),
+                str(root / "empty"),
+                str(root / "full"),
+            ],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+    assert done.stdout.splitlines() == ["False True True", "True False False"], done.stderr
+
+
+def _load(source: str, cache: str, results: Any) -> None:
+    program, info = load_or_compile(source, Path(cache))
+    results.put((hashlib.sha256(memoryview(program)).hexdigest(), info.notice))
+
+
+def test_many_processes_at_once(artifact: Path, cache: Path) -> None:
+    context = multiprocessing.get_context("fork")
+    results = context.Queue()
+    workers = [context.Process(target=_load, args=(str(artifact), str(cache), results)) for _ in range(6)]
+    for worker in workers:
+        worker.start()
+    found = [results.get(timeout=60) for _ in workers]
+    for worker in workers:
+        worker.join(60)
+        assert worker.exitcode == 0
+    assert len(set(found)) == 1
+    assert found[0][1] is None
+    assert sorted(path.suffix for path in cache.iterdir() if path.is_file()) in (
+        [".program"],
+        [".program", ".verified"],
+    )
+
+
+def test_a_writer_killed_half_way_leaves_nothing_that_is_believed(artifact: Path, cache: Path) -> None:
+    code = """
+        import sys
+        from pathlib import Path
+        from toktier import storage
+        from toktier.program.store import load_or_compile
+        def half(path, data, mode=0o600):
+            with storage.atomic_writer(path, mode) as file:
+                file.write(bytes(data)[: len(data) // 2])
+                file.flush()
+                print("half", flush=True)
+                sys.stdin.read()
+        storage.atomic_write = half
+        load_or_compile(sys.argv[1], Path(sys.argv[2]))
+        """
+    command = [sys.executable, "-c", textwrap.dedent(code), str(artifact), str(cache)]
+    writer = subprocess.Popen(command, stdout=subprocess.PIPE, stdin=subprocess.PIPE)
+    assert writer.stdout is not None
+    assert writer.stdout.readline() == b"half\n"
+    writer.send_signal(signal.SIGKILL)
+    writer.communicate()
+    assert not list(cache.glob("*.program"))
+    program, info = load_or_compile(artifact, cache)
+    assert info.path is not None
+    assert info.notice is None
+    assert bytes(memoryview(program)) == compiling.compile_tokenizer(artifact.read_bytes())
+
+
+def test_sources_that_are_no_files(tmp_path: Path, cache: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for path in (tmp_path / "absent.json", tmp_path, tmp_path / "pipe", tmp_path / "absent" / "x.json"):
+        with pytest.raises((ArtifactNotFound, EnvironmentFault)) as caught:
+            load_or_compile(path, cache)
+        assert str(path) in caught.value.message
+    assert not list(cache.glob("*"))
+
+
+def test_bad_sources_leave_nothing(tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "bad.json"
+    for data, error in ((b"", ArtifactDamaged), (b"{", ArtifactDamaged), (b"{}", NotATokenizer)):
+        path.write_bytes(data)
+        with pytest.raises(error, match=r"bad\.json"):
+            load_or_compile(path, cache)
+    monkeypatch.setattr(strict_json, "MAX_BYTES", 10)
+    path.write_bytes(b" " * 11)
+    with pytest.raises(NotATokenizer, match=r"no tokenizer\.json has more"):
+        load_or_compile(path, cache)
+    assert [entry for entry in cache.rglob("*") if entry.is_file() and entry.parent.name != "sources"] == []
+
+
+def test_a_warm_load_imports_no_compiler(artifact: Path, cache: Path) -> None:
+    load_or_compile(artifact, cache)
+    code = """
+        import sys
+        from pathlib import Path
+        from toktier.program.store import load_or_compile
+        _, info = load_or_compile(sys.argv[1], Path(sys.argv[2]))
+        assert info.from_cache
+        loaded = {name.rpartition(".")[2] for name in sys.modules if name.startswith("toktier.program.")}
+        print(sorted(loaded))
+        """
+    command = [sys.executable, "-c", textwrap.dedent(code), str(artifact), str(cache)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    names = ["compiler_identity", "file", "json_fields", "layout", "meta", "store", "strict_json", "trust"]
+    assert set(eval(done.stdout)) <= set(names)
