@@ -15,6 +15,8 @@ from toktier.errors import ProgramUnsupported, UnsupportedConfig
 from toktier.program.json_fields import Fields, malformed
 from toktier.program.layout import AddedFlag
 
+MAX_NORMALIZED = 1 << 22  # characters of all contents once normalized; 50,000 tokens of thirty: 1.5 million
+
 
 @dataclass(frozen=True)
 class AddedToken:
@@ -85,14 +87,22 @@ def read_added_tokens(value: Any, path: str = "added_tokens") -> tuple[AddedToke
 
 
 def matched_contents(tokens: Sequence[AddedToken], normalize: Callable[[str], str]) -> tuple[str, ...]:
-    """What each token is matched as, in order. Raises UnsupportedConfig naming tokens whose result is undefined."""
+    """What each token is matched as, in order.
+
+    Raises UnsupportedConfig naming tokens whose result is undefined, ProgramUnsupported for contents that grow too
+    long.
+    """
     contents: list[str] = []
+    total = 0
     seen: dict[str, AddedToken] = {}
     for token in tokens:
         if not token.normalized:
             contents.append(token.content)
             continue
         text = normalize(token.content)
+        total += len(text)
+        if total > MAX_NORMALIZED:
+            raise ProgramUnsupported(token.path, f"normalized contents of more than {MAX_NORMALIZED:,} characters")
         if not text:
             raise UnsupportedConfig(
                 f"the added token {token.content!r} ({token.path}) normalizes to nothing; what the reference does"

@@ -21,6 +21,7 @@ from toktier.program.json_fields import Fields, pattern, unsupported_type
 from toktier.program.layout import NormalizerOp
 
 MAX_NESTING = 32  # Sequences in Sequences
+MAX_GROWTH = 256  # times that replacements in a row may lengthen a text; real ones: 3
 UNICODE_FORMS = {
     NormalizerOp.NFC: "NFC",
     NormalizerOp.NFKC: "NFKC",
@@ -63,6 +64,12 @@ def read_normalizer(value: Any, path: str = "normalizer") -> tuple[NormalizerSte
     steps: list[NormalizerStep] = []
     if value is not None:
         _read(value, path, steps, 0)
+    growth = 1.0
+    for step in steps:
+        if step.op is NormalizerOp.REPLACE:
+            growth *= max(1.0, len(step.replacement.encode()) / len(step.text.encode()))
+            if growth > MAX_GROWTH:
+                raise ProgramUnsupported(step.path, f"replacements that lengthen a text more than {MAX_GROWTH} times")
     forms = {step.op: step for step in reversed(steps) if step.op in UNICODE_FORMS}
     if len(forms) > 1:
         later = next(iter(forms.values()))
