@@ -53,29 +53,61 @@ Offset* copy_of(const Offset* offsets, std::size_t n) {
   return copy;
 }
 
-// Runs the text again, with offsets. A row of a padded batch is longer than its text alone gives: the rest has (0, 0).
-bool need_offsets(EncodingObject* e) {
-  if (e->offsets != nullptr) return true;
-  if (e->program == nullptr) return set_unsupported_config("this Encoding was made from ids alone: it has no offsets"), false;
+// Runs the text again into `scratch`, with offsets or surfaces. `before`: how many ids of this encoding stand before the result's, as
+// a row of a padded batch is longer than its text alone gives. Differing ids are an error: never a wrong offset.
+bool run_again(const EncodingObject* e, bool offsets, CallScratch& scratch, std::size_t& before) {
   const ProgramOwner* owner = program_of(e->program);
   if (owner == nullptr) return false;
   std::size_t bytes = 0;
-  ScratchLease scratch;
   EncodeOptions options;
   options.add_special_tokens = e->options.add_special_tokens;
   options.plain = e->options.plain;
-  options.offsets = true;
-  if (!encode_text(*owner, e->text, options, *scratch, bytes)) return false;
-  const std::vector<std::uint32_t>& ids = scratch->result.ids;
-  const std::vector<Offset>& offsets = scratch->result.offsets;
-  const std::size_t n = std::size_t(e->count), before = owner->facts().pad_left != 0 && n > ids.size() ? n - ids.size() : 0;
-  if (ids.size() > n || offsets.size() != ids.size() || !std::equal(ids.begin(), ids.end(), e->ids + before))
-    return set_internal_error("encoding the text again with offsets gave other ids"), false;
+  options.offsets = offsets;
+  options.surfaces = !offsets;
+  if (!encode_text(*owner, e->text, options, scratch, bytes)) return false;
+  const std::vector<std::uint32_t>& ids = scratch.result.ids;
+  const std::size_t n = std::size_t(e->count);
+  before = owner->facts().pad_left != 0 && n > ids.size() ? n - ids.size() : 0;
+  if (ids.size() <= n && std::equal(ids.begin(), ids.end(), e->ids + before)) return true;
+  return set_internal_error("encoding the same text again gave other ids"), false;
+}
+
+bool need_offsets(EncodingObject* e) {
+  if (e->offsets != nullptr) return true;
+  if (e->program == nullptr) return set_unsupported_config("this Encoding was made from ids alone: it has no offsets"), false;
+  ScratchLease scratch;
+  std::size_t before = 0;
+  if (!run_again(e, true, *scratch, before)) return false;
   if (e->offsets != nullptr) return true;  // another thread was first
-  std::vector<Offset> padded(n, Offset{0, 0});
-  std::copy(offsets.begin(), offsets.end(), padded.begin() + std::ptrdiff_t(before));
-  e->offsets = copy_of(padded.data(), n);
+  std::vector<Offset> padded(std::size_t(e->count), Offset{0, 0});
+  std::copy(scratch->result.offsets.begin(), scratch->result.offsets.end(), padded.begin() + std::ptrdiff_t(before));
+  e->offsets = copy_of(padded.data(), padded.size());
   return e->offsets != nullptr;
+}
+
+PyObject* str_of(std::string_view utf8) { return PyUnicode_DecodeUTF8(utf8.data(), Py_ssize_t(utf8.size()), nullptr); }
+
+// A new list of the strings of all ids; some are replaced by what the text read there.
+PyObject* native_tokens(const EncodingObject* e) {
+  const ProgramOwner* owner = program_of(e->program);
+  if (owner == nullptr) return nullptr;
+  ScratchLease scratch;
+  std::size_t before = 0;
+  if (owner->facts().n_added == 0)
+    scratch->result.surfaces.clear();
+  else if (!run_again(e, false, *scratch, before))
+    return nullptr;
+  const std::vector<Surface>& surfaces = scratch->result.surfaces;
+  auto surface = surfaces.begin();
+  Ref list(PyList_New(e->count));
+  for (Py_ssize_t i = 0; list && i < e->count; ++i) {
+    const bool differs = surface != surfaces.end() && surface->index + before == std::size_t(i);
+    PyObject* token = str_of(differs ? std::string_view(surface->text) : token_string(owner->program(), e->ids[i]).value_or(""));
+    if (token == nullptr) return nullptr;
+    PyList_SET_ITEM(list.get(), i, token);
+    surface += differs;
+  }
+  return list.release();
 }
 
 PyObject* get_ids(PyObject* self, void*) { return list_of_ids(as_encoding(self)->ids, as_encoding(self)->count); }
@@ -100,16 +132,11 @@ PyObject* get_tokens(PyObject* self, void*) {
   EncodingObject* e = as_encoding(self);
   if (e->tokens != nullptr) return PySequence_List(e->tokens);
   if (e->program == nullptr) return set_unsupported_config("this Encoding was made from ids alone: it has no tokens"), nullptr;
-  const ProgramOwner* owner = program_of(e->program);
-  if (owner == nullptr) return nullptr;
-  Ref list(PyList_New(e->count));
-  for (Py_ssize_t i = 0; list && i < e->count; ++i) {
-    const std::optional<std::string_view> token = token_string(owner->program(), e->ids[i]);
-    PyObject* object = token ? PyUnicode_DecodeUTF8(token->data(), Py_ssize_t(token->size()), nullptr) : PyUnicode_New(0, 0);
-    if (object == nullptr) return nullptr;
-    PyList_SET_ITEM(list.get(), i, object);
+  try {
+    return native_tokens(e);
+  } catch (...) {
+    return set_from_current_exception(), nullptr;
   }
-  return list.release();
 }
 
 PyObject* get_backend(PyObject* self, void*) { return Py_NewRef(as_encoding(self)->backend); }

@@ -37,6 +37,7 @@ void CallScratch::trim() {
   buffer.trim();
   if (result.ids.capacity() > kKeepElements) std::vector<std::uint32_t>().swap(result.ids);
   if (result.offsets.capacity() > kKeepElements) std::vector<Offset>().swap(result.offsets);
+  if (!result.surfaces.empty()) std::vector<Surface>().swap(result.surfaces);
 }
 
 ScratchLease::ScratchLease() : scratch_(std::move(idle_scratch)) {

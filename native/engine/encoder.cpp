@@ -43,6 +43,25 @@ Spaces count_model_spaces(const Program& p, std::uint32_t id) {
   return spaces;
 }
 
+// String that the model has for an id, where it may differ from token_text(): in a byte-level model, raw bytes as characters.
+std::string model_string(const Program& p, std::uint32_t id) {
+  const std::string_view raw = p.raw_text(id);
+  if (p.byte_symbol == nullptr) return std::string(raw);
+  std::string mapped;
+  for (const char c : raw) {
+    const auto byte = static_cast<unsigned char>(c);
+    // Printable bytes are themselves, the other 68 follow from U+0100 in order: 00..20, 7F..A0, AD.
+    const std::uint32_t cp = byte < 0x21 ? 0x100u + byte : byte < 0x7F ? byte : byte < 0xA1 ? 0x121u + (byte - 0x7Fu) : byte == 0xAD ? 0x143u : byte;
+    if (cp < 0x80) {
+      mapped += static_cast<char>(cp);
+    } else {
+      mapped += static_cast<char>(0xC0 | cp >> 6);
+      mapped += static_cast<char>(0x80 | (cp & 0x3F));
+    }
+  }
+  return mapped;
+}
+
 }  // namespace
 
 struct Context::State {
@@ -53,6 +72,7 @@ struct Context::State {
   void normalized_segment(const Segment& segment);
   void added_token(const Segment& segment, const AddedMatch& match);
   void trim(std::size_t begin, std::size_t end);
+  void surface(std::size_t begin, std::size_t end, std::size_t first, std::vector<Surface>& out);
   void shrink();
 
   std::shared_ptr<const Program> owner;
@@ -71,7 +91,8 @@ struct Context::State {
     Spaces spaces;
   };
   Scratch<Added> added;
-  bool trims = false;  // of the running call
+  std::vector<Surface> matched;  // texts of added tokens, where surfaces are wanted
+  bool trims = false, surfaces = false;  // of the running call
 };
 
 void Context::State::core(std::string_view text, const EncodeOptions& options) {
@@ -79,6 +100,8 @@ void Context::State::core(std::string_view text, const EncodeOptions& options) {
   tokens.ids.clear();
   tokens.offsets.clear();
   added.clear();
+  matched.clear();
+  surfaces = options.surfaces;
   trims = options.offsets && options.post_process && program.flag(TT_FLAG_TRIM_OFFSETS);
   const auto* const bytes = reinterpret_cast<const std::uint8_t*>(text.data());
   const auto size = static_cast<std::uint32_t>(text.size());
@@ -157,10 +180,9 @@ void Context::State::added_token(const Segment& segment, const AddedMatch& match
     const std::uint32_t first = segment.origin[empty ? match.end - 1 : match.begin];
     tokens.offsets.push({first, segment.origin[match.end - 1] + 1});
   }
-  if (trims) {
-    const std::string_view text(reinterpret_cast<const char*>(segment.text) + match.begin, match.end - match.begin);
-    added.push({tokens.ids.size(), count_spaces(program, text)});
-  }
+  const std::string_view text(reinterpret_cast<const char*>(segment.text) + match.begin, match.end - match.begin);
+  if (trims) added.push({tokens.ids.size(), count_spaces(program, text)});
+  if (surfaces) matched.push_back({tokens.ids.size(), std::string(text)});
   tokens.ids.push(program.added[match.token].id);
 }
 
@@ -179,6 +201,20 @@ void Context::State::trim(std::size_t begin, std::size_t end) {
       offset.begin = std::min(offset.begin + spaces.leading, offset.end);
     }
     if (spaces.trailing > 0 && offset.end >= spaces.trailing) offset.end = std::max(offset.end - spaces.trailing, offset.begin);
+  }
+}
+
+// Surfaces of tokens[begin, end), of which the first one is id number `first` of the result.
+void Context::State::surface(std::size_t begin, std::size_t end, std::size_t first, std::vector<Surface>& out) {
+  std::size_t next = 0;
+  for (std::size_t i = begin; i < end; ++i) {
+    while (next < matched.size() && matched[next].index < i) ++next;
+    const std::uint32_t id = tokens.ids[i];
+    if (next < matched.size() && matched[next].index == i) {
+      out.push_back({first + i - begin, std::move(matched[next].text)});
+    } else if ((program.token_flags[id] & TT_TOKEN_ADDED) != 0 && !program.raw_text(id).empty()) {
+      out.push_back({first + i - begin, model_string(program, id)});
+    }
   }
 }
 
@@ -252,6 +288,7 @@ void Context::encode(std::string_view text, const EncodeOptions& options, Result
   const Program& p = s.program;
   out.ids.clear();
   out.offsets.clear();
+  out.surfaces.clear();
   s.core(text, options);
   const Layout l = lay_out(p, s.tokens.ids.size(), options);
   const std::uint32_t pad = p.conf[TT_CONF_PAD_ID];
@@ -268,13 +305,14 @@ void Context::encode(std::string_view text, const EncodeOptions& options, Result
     out.offsets.insert(out.offsets.end(), s.tokens.offsets.data() + l.begin, s.tokens.offsets.data() + l.end);
     out.offsets.insert(out.offsets.end(), l.after + l.pad_after, Offset{0, 0});
   }
+  if (options.surfaces) s.surface(l.begin, l.end, l.pad_before + l.before, out.surfaces);
   s.shrink();
 }
 
 std::size_t Context::count(std::string_view text, const EncodeOptions& options) {
   State& s = *state_;
   EncodeOptions without_offsets = options;
-  without_offsets.offsets = false;
+  without_offsets.offsets = without_offsets.surfaces = false;
   s.core(text, without_offsets);
   const std::size_t total = lay_out(s.program, s.tokens.ids.size(), options).total();
   s.shrink();

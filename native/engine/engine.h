@@ -42,13 +42,22 @@ struct EncodeOptions {
   bool add_special_tokens = false;
   bool plain = false;       // special added tokens are ordinary text (the reference's encode_special_tokens)
   bool offsets = false;     // fill Result::offsets
+  bool surfaces = false;    // fill Result::surfaces
   bool post_process = true; // truncation, special tokens, trimmed offsets, padding; false: the core stream only
+};
+
+// An id whose token does not read token_string(id): an added token reads the text that it matched (white space that it stripped
+// included, normalized where it matches normalized text), a model token its own string where an added token has the same id.
+struct Surface {
+  std::size_t index;  // in Result::ids
+  std::string text;
 };
 
 // Growable output owned by a context and reused: `ids` is valid until the next call on that context.
 struct Result {
   std::vector<std::uint32_t> ids;
-  std::vector<Offset> offsets;  // empty unless asked for
+  std::vector<Offset> offsets;    // empty unless asked for
+  std::vector<Surface> surfaces;  // ascending; empty unless asked for
 };
 
 // Scratch memory of one running call: never shared by two threads at once. Bounded: grows with the longest text seen, and
