@@ -6,18 +6,21 @@ from __future__ import annotations
 import dataclasses
 import random
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pytest
 
 from tests.support.boundary_cases import (
     Batch,
+    Span,
     SplitCase,
     chunks,
     parametrize_cases,
     random_tables,
     reference_spans,
     spans,
+    written_cases,
 )
 from toktier.program.boundary import BoundaryTables
 from toktier.program.coverage import (
@@ -130,8 +133,8 @@ def mutants(tables: BoundaryTables) -> Iterator[tuple[str, int, BoundaryTables]]
         for place, old in enumerate(table):
             for new in range(values):
                 if new != old:
-                    changed = table[:place] + bytes((new,)) + table[place + 1 :]
-                    yield name, place, dataclasses.replace(tables, **{name: changed})
+                    changed: dict[str, Any] = {name: table[:place] + bytes((new,)) + table[place + 1 :]}
+                    yield name, place, dataclasses.replace(tables, **changed)
 
 
 def passing(batch: Batch, tables: BoundaryTables) -> dict[tuple[str, int], np.ndarray]:
@@ -301,6 +304,59 @@ def test_classes_that_behave_alike_have_no_contexts() -> None:
         separating_contexts(tables)
 
 
+def code_points_with_class(tables: BoundaryTables, step: int) -> Iterator[tuple[int, int]]:
+    """Both ends of every range of the class map, and every `step`-th code point; surrogates are in no text."""
+    for first, last, c in tables.class_ranges:
+        for code_point in {first, last, *range(first + -first % step, last + 1, step)}:
+            if not 0xD800 <= code_point <= 0xDFFF:
+                yield code_point, c
+
+
+def check_class_map(case: SplitCase, step: int) -> int:
+    """Through the contexts that tell all classes apart, the reference gives each code point the class of the map."""
+    count, tables = 0, case.tables
+    members = sorted(code_points_with_class(tables, step))
+    for before, behind in separating_contexts(tables):
+        expected = [spans(run_two_pass(tables, before + bytes((c,)) + behind)) for c in range(tables.n_class)]
+        head, tail = case.text(before), case.text(behind)
+        # The character that parts a batch needs another one to be looked at itself.
+        for between, part in (
+            ("\ue000", [m for m in members if m[0] != 0xE000]),
+            ("\ue001", [m for m in members if m[0] == 0xE000]),
+        ):
+            count += check_members(case, between, head, tail, part, expected)
+    return count
+
+
+def check_members(
+    case: SplitCase, between: str, head: str, tail: str, members: list[tuple[int, int]], expected: list[list[Span]]
+) -> int:
+    reference = case.reference(between)
+    for i in range(0, len(members), 20_000):
+        part = members[i : i + 20_000]
+        found = reference_spans(reference, [head + chr(cp) + tail for cp, _ in part], between)
+        wrong = [hex(cp) for (cp, c), pieces in zip(part, found, strict=True) if pieces != expected[c]]
+        assert not wrong, (head, tail, wrong[:20])
+    return len(members)
+
+
+@pytest.mark.parametrize("case", written_cases(), ids=lambda case: case.name)
+def test_reference_agrees_at_the_edges_of_the_class_map(case: SplitCase) -> None:
+    assert check_class_map(case, step=0x110000) > 20
+
+
+@pytest.mark.ci
+@pytest.mark.parametrize("case", written_cases(), ids=lambda case: case.name)
+def test_reference_agrees_on_every_thirteenth_code_point(case: SplitCase) -> None:
+    assert check_class_map(case, step=13) > 85_000
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("case", written_cases(), ids=lambda case: case.name)
+def test_reference_agrees_on_every_code_point(case: SplitCase) -> None:
+    assert check_class_map(case, step=1) >= 1_112_064
+
+
 @parametrize_cases()
 def test_reference_agrees_on_the_suites(case: SplitCase) -> None:
     automaton = build_token_automaton(case.tables)
@@ -314,7 +370,7 @@ def test_reference_agrees_on_the_suite_for_one_extra_state(case: SplitCase) -> N
     assert_reference_agrees(case, w_suite(case.tables, 1))
 
 
-@pytest.mark.ci
+@pytest.mark.full
 @parametrize_cases()
 def test_reference_agrees_on_the_suite_for_two_extra_states(case: SplitCase) -> None:
     if case.tables.n_class > 14:

@@ -62,9 +62,9 @@ class SplitCase:
                     members[c].append((max(first, low), min(last, high)))
         return members if all(members) else ()
 
-    def reference(self) -> PreTokenizer:
+    def reference(self, between: str = BETWEEN) -> PreTokenizer:
         splits = [Split(Regex(pattern), _BEHAVIOR[b], invert) for pattern, b, invert in self.stages]
-        return PreTokenizerSequence([Split(BETWEEN, "removed"), *splits])
+        return PreTokenizerSequence([Split(between, "removed"), *splits])
 
 
 _WORD = r"[^\r\n\p{L}\p{N}]?"
@@ -154,28 +154,39 @@ def shared_cases() -> tuple[SplitCase, ...]:
 
 
 def parametrize_cases(*, shared_only: bool = False) -> pytest.MarkDecorator:
-    """Over the patterns written here, and in CI those of ../shared too; `shared_only`: these alone, in every tier. Says
-    by a skipped parameter what is absent.
+    """Over the patterns written here, and in CI those of ../shared whose tables have another shape; `shared_only`: all
+    of these, in every tier. Says by a skipped parameter what is absent.
     """
-    params = [] if shared_only else [pytest.param(case, id=case.name) for case in written_cases()]
-    marks = () if shared_only else (pytest.mark.ci,)
-    params += [pytest.param(case, id=f"shared {case.name}", marks=marks) for case in shared_cases()]
+    shared = [pytest.param(case, id=f"shared {case.name}") for case in shared_cases()]
     if SHARED is None:
         absent = pytest.mark.skip(reason="needs ../shared/data/canonical_tables.json, which is not here")
-        params.append(pytest.param(None, id="shared", marks=absent))
-    return pytest.mark.parametrize("case", params)
+        shared.append(pytest.param(None, id="shared", marks=absent))
+    if shared_only:
+        return pytest.mark.parametrize("case", shared)
+    written = [pytest.param(case, id=case.name) for case in written_cases()]
+    shapes = {_shape(case) for case in written_cases()}
+    other = [
+        pytest.param(case, id=f"shared {case.name}", marks=pytest.mark.ci)
+        for case in shared_cases()
+        if _shape(case) not in shapes
+    ]
+    return pytest.mark.parametrize("case", written + other)
 
 
-def reference_spans(reference: PreTokenizer, texts: Sequence[str]) -> list[list[Span]]:
+def _shape(case: SplitCase) -> tuple[int, int, int]:
+    return case.tables.n_class, case.tables.n_left, case.tables.n_right
+
+
+def reference_spans(reference: PreTokenizer, texts: Sequence[str], between: str = BETWEEN) -> list[list[Span]]:
     """Spans of the pieces of each text, by one call of the reference: its first stage parts the texts."""
     starts, position = [], 0
     for text in texts:
-        assert BETWEEN not in text
+        assert between not in text
         starts.append(position)
         position += len(text) + 1
     result: list[list[Span]] = [[] for _ in texts]
     k = 0
-    for _, (begin, end) in reference.pre_tokenize_str(BETWEEN.join(texts)):
+    for _, (begin, end) in reference.pre_tokenize_str(between.join(texts)):
         while k + 1 < len(starts) and begin >= starts[k + 1]:
             k += 1
         result[k].append((begin - starts[k], end - starts[k]))
@@ -254,7 +265,7 @@ class Batch:
         batch = self if rows is None else self.subset(rows)
         lefts, rights = batch.states(tables)
         matrix = np.frombuffer(tables.matrix, dtype=np.uint8).reshape(tables.n_left, tables.n_right)
-        values = matrix[lefts, rights]
+        values: np.ndarray = matrix[lefts, rights]
         values[batch.classes == self.n_class] = 0
         values[:, 0] = np.where(values[:, 0] == 2, 2, 1)
         return values
