@@ -3,7 +3,7 @@
 The tables were probed from the reference itself (`tools/generate_unicode_tables.py`): its regular expressions, its
 normalizer and its other components follow different Unicode versions, so no other source will do. Each file is read
 when it is first needed and must have the digest that the manifest names. Not here: what a pattern means
-(`toktier.program.regex`), and how text is normalized (native/engine).
+(`toktier.program.regex_syntax`), and how text is normalized (native/engine).
 
 A set is a tuple of (first, last): inclusive, ascending, disjoint, not adjacent. Surrogates, which no text contains, are
 in no probed set; `complement` is over U+0000..U+10FFFF, so that they go with the other code points outside of a set.
