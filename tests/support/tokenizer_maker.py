@@ -117,6 +117,10 @@ def random_document(seed: int) -> Document:
         if content not in taken:
             flags = {name: rng.random() < 0.3 for name in ("single_word", "lstrip", "rstrip", "normalized", "special")}
             document["added_tokens"].append(added(content, **flags))
+    if rng.random() < 0.4:
+        document["post_processor"] = _post_processor(rng, document)
+    if rng.random() < 0.6:
+        document["decoder"] = _decoder(rng)
     if rng.random() < 0.3:
         document["truncation"] = {
             "direction": rng.choice(("Left", "Right")),
@@ -135,6 +139,38 @@ def random_document(seed: int) -> Document:
             "pad_token": token,
         }
     return document
+
+
+def _post_processor(rng: random.Random, document: Document) -> Any:
+    vocabulary = document["model"]["vocab"]
+    tokens = rng.sample(sorted(vocabulary), 2)
+    special = {token: {"id": token, "ids": [vocabulary[token]], "tokens": [token]} for token in tokens}
+    single: list[Document] = [{"SpecialToken": {"id": token, "type_id": 0}} for token in rng.choices(tokens, k=2)]
+    single.insert(rng.randrange(3), {"Sequence": {"id": "A", "type_id": 0}})
+    template = {"type": "TemplateProcessing", "single": single, "pair": single, "special_tokens": special}
+    trim = {
+        "type": "ByteLevel",
+        "add_prefix_space": rng.random() < 0.5,
+        "trim_offsets": rng.random() < 0.7,
+        "use_regex": True,
+    }
+    return rng.choice((None, template, trim, {"type": "Sequence", "processors": [trim, template]}))
+
+
+def _decoder(rng: random.Random) -> Any:
+    steps: list[Document] = [
+        {"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": True, "use_regex": True},
+        {"type": "ByteFallback"},
+        {"type": "Fuse"},
+        {
+            "type": "Replace",
+            "pattern": {"String": rng.choice(("▁", "a", "Ġt"))},
+            "content": rng.choice((" ", "", "▁▁")),
+        },
+        {"type": "Strip", "content": rng.choice((" ", "▁", "e")), "start": rng.randrange(3), "stop": rng.randrange(2)},
+    ]
+    chosen = rng.sample(steps, rng.randrange(5))
+    return rng.choice((None, chosen[0] if chosen else None, {"type": "Sequence", "decoders": chosen}))
 
 
 def _normalizer(rng: random.Random) -> Any:
