@@ -15,7 +15,7 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-from toktier.errors import ExitCode, UsageError
+from toktier.errors import UsageError
 from toktier_cli.invocation import GLOBAL_HELP, Invocation, Result
 
 # name: (module, function or group, summary)
@@ -102,12 +102,14 @@ def run(arguments: list[str], invocation: Invocation) -> Result:
     warnings.showwarning = lambda message, *_, **__: invocation.warn(str(message))
     root = _group("toktier", VERBS, "The token IDs of Hugging Face tokenizers, from a compiled tokenizer.json.")
     printed = io.StringIO()
-    # The framework prints help itself; a result is returned and printed by the caller.
+    # Not root.main(): it would print errors and end the process in its own way. Help it prints itself, and exits.
     with contextlib.redirect_stdout(printed):
-        outcome = root.main(arguments, prog_name="toktier", standalone_mode=False, obj=invocation)
-    if isinstance(outcome, Result):
-        if printed.getvalue():
-            invocation.note(printed.getvalue().rstrip("\n"))
-        return outcome
-    code = ExitCode(outcome) if isinstance(outcome, int) else ExitCode.DONE
-    return Result("help", lambda: {"text": printed.getvalue()}, printed.getvalue, code)
+        try:
+            with root.make_context("toktier", arguments, obj=invocation) as context:
+                result = root.invoke(context)
+        except typer.Exit:
+            return Result("help", lambda: {"text": printed.getvalue()}, printed.getvalue)
+    if printed.getvalue():
+        invocation.note(printed.getvalue().rstrip("\n"))
+    assert isinstance(result, Result)
+    return result

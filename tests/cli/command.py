@@ -8,14 +8,17 @@ import os
 import pty
 import subprocess
 import sys
+import warnings
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pytest
 from jsonschema import Draft202012Validator
 
 from tests.support.material import ROOT
 from toktier import resources
+from toktier_cli.main import main
 
 
 @dataclass(frozen=True)
@@ -59,6 +62,21 @@ def run(
         command, capture_output=True, cwd=cwd, env=environment(home, **paths, **(env or {})), timeout=timeout, **given
     )
     return Outcome(done.returncode, done.stdout, done.stderr.decode("utf-8"))
+
+
+def run_here(
+    *arguments: str, home: Path, monkeypatch: pytest.MonkeyPatch, capture: pytest.CaptureFixture[bytes]
+) -> Outcome:
+    """As `run`, in this process: ten times quicker, and nothing is said about what a process does at its end."""
+    for name in [n for n in os.environ if n.startswith(("TOKTIER_", "HF_", "PIP_"))]:
+        monkeypatch.delenv(name)
+    for name, value in environment(home).items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr("warnings.showwarning", warnings.showwarning)
+    capture.readouterr()
+    code = main(arguments)
+    captured = capture.readouterr()
+    return Outcome(code, captured.out, captured.err.decode("utf-8"))
 
 
 def run_on_terminal(*arguments: str, home: Path) -> tuple[int, str]:

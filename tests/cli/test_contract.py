@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.command import check_document, environment, run, run_on_terminal
+from tests.cli.command import check_document, environment, run, run_here, run_on_terminal
 from tests.support.material import ROOT
 from toktier.errors import ExitCode, error_codes
 from toktier.version import VERSION
@@ -74,9 +74,13 @@ LINES: list[tuple[tuple[str, ...], int]] = [
 
 @pytest.mark.parametrize(("arguments", "code"), LINES, ids=lambda v: " ".join(v) if isinstance(v, tuple) else None)
 def test_json_gives_one_valid_document_on_stdout_and_the_exit_code(
-    tmp_path: Path, arguments: tuple[str, ...], code: int
+    tmp_path: Path,
+    arguments: tuple[str, ...],
+    code: int,
+    monkeypatch: pytest.MonkeyPatch,
+    capfdbinary: pytest.CaptureFixture[bytes],
 ) -> None:
-    outcome = run(*arguments, "--json", home=tmp_path / "home")
+    outcome = run_here(*arguments, "--json", home=tmp_path / "home", monkeypatch=monkeypatch, capture=capfdbinary)
     document = check_document(outcome)
     assert outcome.code == code, outcome.stdout
     assert "Traceback" not in outcome.stderr

@@ -162,10 +162,10 @@ class TarReader:
 
 
 def looks_like_tar(block: bytes) -> bool:
-    """Whether these first 512 bytes are a tar header (or the end mark of an empty archive)."""
+    """Whether these first 512 bytes are a tar header. Zeros are none: a file of zeros is a damaged file."""
     if len(block) < BLOCK:
         return False
-    if block[257:262] == b"ustar" or block == bytes(BLOCK):
+    if block[257:262] == b"ustar":
         return True
     field = block[148:156].split(b"\0")[0].strip()
     return bool(field) and not field.strip(b"01234567") and int(field, 8) == sum(block) - sum(block[148:156]) + 256

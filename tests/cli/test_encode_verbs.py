@@ -1,0 +1,170 @@
+"""encode, decode and count give what the package gives, for every way in and every form out."""
+
+from __future__ import annotations
+
+import json
+import struct
+from pathlib import Path
+
+import pytest
+
+import toktier
+from tests.cli.command import check_document, run, run_on_terminal
+from tests.support.material import Artifacts, small_tokenizers
+
+MINI = ("--family", "toktier_mini")
+TEXTS = ["", "hello world", " ", "\n", "  two  blanks\r\n", "naïve café, 日本語 and 👩‍👩‍👧 \x00", "<|endoftext|>x"]
+
+
+@pytest.fixture(scope="module")
+def tok(tmp_path_factory: pytest.TempPathFactory) -> toktier.Tokenizer:
+    config = toktier.Config(home=tmp_path_factory.mktemp("home"))
+    return toktier.load("toktier_mini", policy="require_accelerated", config=config)
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("home")
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_every_way_in_gives_the_same_ids(tok: toktier.Tokenizer, home: Path, tmp_path: Path, text: str) -> None:
+    ids = tok.encode(text).ids
+    line = " ".join(map(str, ids)) + "\n"
+    (tmp_path / "t.txt").write_bytes(text.encode())
+    assert run("encode", *MINI, "-", stdin=text.encode(), home=home).text == line
+    assert run("encode", *MINI, stdin=text.encode(), home=home).text == line
+    assert run("encode", *MINI, "--input", str(tmp_path / "t.txt"), home=home).text == line
+    if "\0" not in text:
+        assert run("encode", *MINI, "--", text, home=home).text == line
+
+
+def test_forms_of_output(tok: toktier.Tokenizer, home: Path) -> None:
+    text = TEXTS[5]
+    enc = tok.encode(text, add_special_tokens=True)
+    raw = run("encode", *MINI, "-", "--special", "--format", "u32", stdin=text.encode(), home=home)
+    assert raw.stdout == struct.pack(f"<{len(enc)}I", *enc.ids)
+    rows = run("encode", *MINI, "-", "--special", "--offsets", stdin=text.encode(), home=home).text.splitlines()
+    assert [tuple(map(int, row.split("\t")[:3])) for row in rows] == [
+        (i, *pair) for i, pair in zip(enc.ids, enc.offsets, strict=True)
+    ]
+    outcome = run("encode", *MINI, "-", "--special", "--offsets", "--explain", "--json", stdin=text.encode(), home=home)
+    document = check_document(outcome)
+    assert (document["ids"], document["count"], document["tokens"]) == (enc.ids, len(enc), enc.tokens)
+    assert [tuple(pair) for pair in document["offsets"]] == enc.offsets
+    assert document["artifact_sha256"] == tok.artifact_sha256
+    assert document["backend"] == document["explain"]["last_execution_backend"] == "fast_cpu"
+
+
+def test_the_engine_and_the_reference_can_both_be_asked_for(home: Path) -> None:
+    fast = check_document(run("encode", *MINI, "hello", "--policy", "require_accelerated", "--json", home=home))
+    slow = check_document(run("encode", *MINI, "hello", "--policy", "reference", "--json", home=home))
+    assert (fast["backend"], slow["backend"]) == ("fast_cpu", "hf")
+    assert fast["ids"] == slow["ids"]
+
+
+@pytest.mark.parametrize("path", small_tokenizers(), ids=lambda p: p.stem)
+def test_a_file_and_a_family_that_is_a_path(path: Path, home: Path) -> None:
+    wanted = toktier.from_file(path, policy="require_accelerated").encode("Größe 12,345").ids
+    for option in ("--file", "--family"):
+        outcome = run("encode", option, str(path), "Größe 12,345", "--json", home=home)
+        assert check_document(outcome)["ids"] == wanted
+
+
+@pytest.mark.parametrize("data", [b"ab\xe4\xb8", b"\xff", b"\xc0\x80", b"\xed\xa0\x80"])
+def test_bytes_that_are_no_utf8_are_an_error_with_the_position(home: Path, tmp_path: Path, data: bytes) -> None:
+    outcome = run("encode", *MINI, "-", "--json", stdin=b"good " + data, home=home)
+    assert outcome.code == 2
+    error = check_document(outcome)["error"]
+    assert error["code"] == "INVALID_TEXT"
+    assert error["details"]["position"] in range(5, 5 + len(data) + 1)
+
+
+def test_decode_gives_the_exact_text_back(tok: toktier.Tokenizer, home: Path) -> None:
+    for text in TEXTS[:6]:
+        ids = tok.encode(text).ids
+        spelled = [str(i) for i in ids]
+        if spelled:
+            assert run("decode", *MINI, *spelled, home=home).text == tok.decode(ids)
+        assert run("decode", *MINI, "-", stdin=",".join(spelled).encode(), home=home).text == tok.decode(ids)
+        assert run("decode", *MINI, "-", stdin=json.dumps(ids).encode(), home=home).text == tok.decode(ids)
+        packed = struct.pack(f"<{len(ids)}I", *ids)
+        assert run("decode", *MINI, "--format", "u32", stdin=packed, home=home).text == tok.decode(ids)
+    document = check_document(run("decode", *MINI, "-", "--json", stdin=b"1 2 3", home=home))
+    assert (document["text"], document["count"]) == (tok.decode([1, 2, 3]), 3)
+
+
+@pytest.mark.parametrize("given", [b"1 2 x", b"-1", b"1.5", b"99999999999", b"\xff", b"[1, [2]]"])
+def test_decode_names_the_item_that_is_no_id(home: Path, given: bytes) -> None:
+    outcome = run("decode", *MINI, "-", "--json", stdin=given, home=home)
+    assert outcome.code == 2
+    assert check_document(outcome)["error"]["code"] == "INVALID_TOKEN"
+    cut = run("decode", *MINI, "--format", "u32", stdin=b"\0\0\0", home=home)
+    assert cut.code == 2
+
+
+def test_count_adds_up_and_goes_on_after_bad_files(tok: toktier.Tokenizer, home: Path, tmp_path: Path) -> None:
+    texts = {f"{i}.txt": f"file number {i}\n" * i for i in range(20)}
+    for name, text in texts.items():
+        (tmp_path / name).write_text(text)
+    total = sum(tok.count(text) for text in texts.values())
+    good = [str(tmp_path / name) for name in texts]
+    assert run("count", *MINI, *good, home=home).text == f"{total}\n"
+    table = run("count", *MINI, "--per-file", *good, home=home).text.splitlines()
+    assert [int(row.split()[0]) for row in table] == [*(tok.count(t) for t in texts.values()), total]
+    (tmp_path / "bad.bin").write_bytes(b"\xff\xfe")
+    bad = [str(tmp_path / "bad.bin"), str(tmp_path / "absent"), str(tmp_path)]
+    outcome = run("count", *MINI, *good, *bad, "--json", "--per-file", home=home)
+    assert outcome.code == 6
+    document = check_document(outcome)
+    assert (document["tokens"], document["files_counted"], document["files_failed"]) == (total, 20, 3)
+    assert {e["details"]["path"] for e in document["errors"]} == set(bad)
+    plain = run("count", *MINI, *good, *bad, home=home)
+    assert (plain.code, plain.text) == (6, f"{total}\n")
+    assert plain.stderr.count("warning: ") == 3
+    assert run("count", *MINI, bad[1], home=home).code == 3
+    assert run("count", *MINI, bad[0], bad[0], home=home).code == 2
+    assert run("count", *MINI, stdin=b"hello", home=home).text == f"{tok.count('hello')}\n"
+
+
+def test_on_a_terminal_one_line_says_how_many_who_and_how_fast(home: Path) -> None:
+    code, shown = run_on_terminal("encode", *MINI, "hello world", home=home)
+    note, ids = shown.splitlines()
+    assert code == 0
+    assert all(word.isdigit() for word in ids.split())
+    assert note.startswith(f"{len(ids.split())} token")
+    assert ", fast_cpu, " in note
+    assert note.endswith(("µs", "ms", " s"))
+    code, shown = run_on_terminal("encode", *MINI, home=home)
+    assert code == 2
+    assert "no text" in shown
+    code, shown = run_on_terminal("encode", *MINI, "x", "--format", "u32", home=home)
+    assert code == 2
+
+
+@pytest.mark.ci
+def test_the_cases_through_the_command(shared: Path, tmp_path: Path) -> None:
+    """A sample of ../shared/cases through the command, forced to the native engine, beside the reference."""
+    import tokenizers
+
+    artifacts = Artifacts(shared, tmp_path)
+    with open(shared / "cases" / "ids.jsonl", encoding="utf-8") as stream:
+        cases = [case for case in map(json.loads, stream) if "text" in case and case["artifact"] in artifacts.names]
+    checked = 0
+    for name in artifacts.names:
+        path = artifacts.path(name)
+        reference = tokenizers.Tokenizer.from_file(str(path))
+        mine = [case for case in cases if case["artifact"] == name]
+        for case in mine[:: max(1, len(mine) // 4)]:
+            data = case["text"].encode("utf-8", "surrogatepass")
+            line = ["encode", "--file", str(path), "-", "--policy", "require_accelerated", "--json"]
+            outcome = run(*line, stdin=data, home=tmp_path)
+            if outcome.code == 2:
+                assert check_document(outcome)["error"]["code"] == "INVALID_TEXT"
+                assert any("\ud800" <= c <= "\udfff" for c in case["text"])
+                continue
+            document = check_document(outcome)
+            assert document["ids"] == reference.encode(case["text"], add_special_tokens=False).ids
+            assert document["backend"] == "fast_cpu"
+            checked += 1
+    assert checked >= 3 * len(artifacts.names)
