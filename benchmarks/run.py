@@ -60,7 +60,7 @@ def main() -> None:
     parser.add_argument("--corpus", action="append", default=[], help="name in ../shared/corpus, or `sample`")
     parser.add_argument("--bytes", type=int, default=2_000_000)
     options = parser.parse_args()
-    files = options.files or [toktier.artifact_path("toktier_mini")]
+    files = options.files or [ROOT / "tables/artifacts/toktier_mini/tokenizer.json"]
     wrong = 0
     print(f"reference: tokenizers {tokenizers.__version__}; one thread; MB/s: first pass, second pass; ratio of first")
     for file in files:

@@ -50,8 +50,7 @@ def main() -> None:
         sys.exit(f"{options.family} could not be fetched; `--family toktier_mini` needs no network")
 
     tok = toktier.load(options.family, policy="require_accelerated")
-    artifact = toktier.artifact_path(options.family)
-    reference = tokenizers.Tokenizer.from_file(str(artifact))
+    reference = tokenizers.Tokenizer.from_file(tok.explain()["model_resolution"]["path"])
     print(f"family        {options.family}  (tokenizer.json sha256 {tok.artifact_sha256})")
     print(f"fingerprint   {tok.fingerprint}")
     print(f"text          {SAMPLE}")

@@ -57,7 +57,7 @@ def test_wheel_installs_without_index_and_compiler_and_encodes(wheel: Path, tmp_
     code = (
         "import toktier, tokenizers; p = toktier.__file__; assert 'site-packages' in p, p;"
         "t = toktier.load('toktier_mini', policy='require_accelerated'); e = t.encode('wheel: 12 boats, Größe 日本');"
-        "r = tokenizers.Tokenizer.from_file(str(toktier.artifact_path('toktier_mini')));"
+        "r = tokenizers.Tokenizer.from_file(t.explain()['model_resolution']['path']);"
         "assert e.ids == r.encode('wheel: 12 boats, Größe 日本', add_special_tokens=False).ids; print(e.backend)"
     )
     ran = subprocess.run([str(python), "-c", code], env=env, cwd=tmp_path, capture_output=True, text=True, check=False)
