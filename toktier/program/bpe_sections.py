@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from toktier import _native
-from toktier.errors import NotATokenizer, ProgramUnsupported
+from toktier.errors import ProgramUnsupported
 from toktier.program import unicode
 from toktier.program.added_tokens import PlacedToken
 from toktier.program.bpe_model import BpeModel
@@ -51,7 +51,7 @@ def byte_strings(tokens: Sequence[str]) -> list[bytes]:
 
 
 def bpe_sections(model: BpeModel, placed: Sequence[PlacedToken], *, byte_level: bool) -> BpeSections:
-    """Raises ProgramUnsupported for vocabularies beyond the compiler, NotATokenizer for inconsistent ones."""
+    """Raises ProgramUnsupported for vocabularies beyond the compiler."""
     vocabulary = model.vocabulary
     n_ids = 1 + max(max(vocabulary.values()), max((token.id for token in placed), default=0))
     if n_ids > max(DENSE_IDS, SPARSE * (len(vocabulary) + len(placed))):
@@ -83,7 +83,7 @@ def bpe_sections(model: BpeModel, placed: Sequence[PlacedToken], *, byte_level: 
             unk_id=symbols.unk_id,
         )
     except ValueError as error:
-        raise NotATokenizer(f"model: {error}", details={"path": "model"}) from None
+        raise ProgramUnsupported("model", str(error)) from None
     conf = {
         Conf.MODEL: int(Model.BYTE_LEVEL if byte_level else Model.CODE_POINTS),
         Conf.UNK_ID: NONE if symbols.unk_id is None else symbols.unk_id,
