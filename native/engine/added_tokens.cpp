@@ -102,8 +102,11 @@ bool AddedTokenScan::next(AddedMatch& match) {
     if ((flags & TT_ADDED_SINGLE_WORD) != 0 && (is_word_before(match.begin) || is_word_at(match.end))) continue;
     if ((flags & TT_ADDED_LSTRIP) != 0) match.begin = space_begin(match.begin);
     if ((flags & TT_ADDED_RSTRIP) != 0) match.end = space_end(match.end);
-    if (match.begin > match.end) match.begin = match.end;  // the reference fails here: a token of white space after an rstrip one
+    if (match.begin > match.end)
+      throw SettingsError{"an added token of white space, id " + std::to_string(program_.added[match.token].id) +
+                          ", lies inside the white space that the token before it took in; the reference fails on such a text"};
     kept_end_ = match.end;
+    if (match.begin == match.end) continue;  // nothing of it is left: the reference drops empty pieces, tokens too
     return true;
   }
   return false;

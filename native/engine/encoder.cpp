@@ -175,11 +175,7 @@ void Context::State::normalized_segment(const Segment& given) {
 }
 
 void Context::State::added_token(const Segment& segment, const AddedMatch& match) {
-  const bool empty = match.begin == match.end;
-  if (segment.origin != nullptr) {
-    const std::uint32_t first = segment.origin[empty ? match.end - 1 : match.begin];
-    tokens.offsets.push({first, segment.origin[match.end - 1] + 1});
-  }
+  if (segment.origin != nullptr) tokens.offsets.push({segment.origin[match.begin], segment.origin[match.end - 1] + 1});
   const std::string_view text(reinterpret_cast<const char*>(segment.text) + match.begin, match.end - match.begin);
   if (trims) added.push({tokens.ids.size(), count_spaces(program, text)});
   if (surfaces) matched.push_back({tokens.ids.size(), std::string(text)});

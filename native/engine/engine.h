@@ -22,8 +22,8 @@ struct TextError {
   std::string what;
 };
 
-// What the stored settings of the tokenizer refuse, as the reference refuses it: a text longer than the stored length
-// when the stored stride is not below that length, or the strategy truncates only the second text.
+// What the tokenizer's settings refuse, as the reference refuses it: a text longer than the stored length when the stored
+// stride is not below that length, or the strategy truncates only the second text; strip flags of added tokens that collide.
 struct SettingsError {
   std::string what;
 };

@@ -210,32 +210,20 @@ void PieceEncoder::byte_part(const Stretch& s) {
   merge_and_emit(&s, s.position);
 }
 
-// A piece with a byte that has no symbol: it becomes the unknown token, or vanishes and lets its neighbours meet. The
-// reference counts lengths in its byte alphabet, where a byte is a character of one or two bytes.
+// A piece with a byte that has no symbol: it vanishes and lets its neighbours meet. The reference counts lengths in its byte
+// alphabet, where a byte is a character of one or two bytes of UTF-8.
 void PieceEncoder::encode_incomplete_bytes(std::uint32_t size) {
-  const std::uint32_t unk = program_.conf[TT_CONF_UNK_ID];
-  const bool fuse = program_.flag(TT_FLAG_FUSE_UNK);
   symbols_.clear();
   mapping_.clear();
-  std::uint32_t position = 0, pending = 0;
-  const auto add = [&](std::uint32_t symbol, std::uint32_t length) {
-    position += length;
-    symbols_.push({symbol, position, TT_NONE, TT_NONE});
-  };
+  std::uint32_t position = 0;
   for (std::uint32_t i = 0; i < size; ++i) {
     const std::uint8_t byte = text_[i];
     const std::uint32_t length = byte >= '!' && byte <= '~' ? 1 : 2, symbol = program_.byte_symbol[byte];
     for (std::uint32_t k = 0; k < length; ++k) mapping_.push(i);
-    if (symbol != TT_NONE || !fuse) {
-      if (pending != 0) add(unk, pending);
-      pending = 0;
-    }
-    if (symbol != TT_NONE)
-      add(symbol, length);
-    else if (unk != TT_NONE)
-      pending += length;
+    if (symbol == TT_NONE) continue;
+    position += length;
+    symbols_.push({symbol, position, TT_NONE, TT_NONE});
   }
-  if (pending != 0) add(unk, pending);
   mapped_ = mapping_.data();
   if (!symbols_.empty()) merge_and_emit(nullptr, 0);
 }

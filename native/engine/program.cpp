@@ -326,6 +326,7 @@ class Opener {
       p_.byte_symbol = symbols.data;
       p_.all_bytes = std::find(symbols.data, symbols.data + 256, TT_NONE) == symbols.data + 256;
       require(p_.all_bytes || !p_.flag(TT_FLAG_BYTE_FALLBACK), "CONF", "byte fallback of a byte-level alphabet that lacks bytes");
+      require(p_.all_bytes || p_.conf[TT_CONF_UNK_ID] == TT_NONE, "CONF", "an unknown token of a byte-level alphabet that lacks bytes");
       require(join != TT_JOIN_SYMBOLS, "CONF", "JSYM in a byte-level model");
       if (join == TT_JOIN_BYTES) {
         require(s_.get<std::uint8_t>(TT_SECTION_JBYT).size == 8192, "JBYT", "it has the wrong length");
