@@ -335,7 +335,7 @@ def test_small_footprint() -> None:
 def test_nothing_leaks() -> None:
     """Every path that allocates, and those that fail, many times: the interpreter's blocks and resident memory stay."""
     encoder = pair()[0]
-    text, long = TEXT * 20, TEXT * 8000
+    text, long = TEXT * 4, TEXT * 8000
 
     def every_path() -> None:
         encoding = encoder.encode(text)
@@ -372,12 +372,11 @@ def test_nothing_leaks() -> None:
         gc.collect()
         return sys.getallocatedblocks() - blocks, resident_bytes() - resident
 
-    # The first rounds fill free lists and pools; one leaked block a call would show as 60 in each of the others.
-    growth(every_path, 200)
-    assert min(growth(every_path, 60)[0] for _ in range(4)) < 30
+    # Free lists and pools fill at first; a leak of one block a call would show as 60 in every round.
+    assert any(growth(every_path, 60)[0] < 30 for _ in range(20))
     large = [lambda: encoder.encode(long).offsets, lambda: encoder.encode_batch([long, long])]
     for run in large:  # more than a megabyte a call
-        assert min(growth(run, 20)[1] for _ in range(3)) < 8 << 20
+        assert any(growth(run, 20)[1] < 8 << 20 for _ in range(4))
 
 
 def test_references_are_given_back() -> None:
