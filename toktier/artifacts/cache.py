@@ -114,14 +114,14 @@ class ArtifactCache:
         if state.sha256 is not None:
             details["observed_sha256"] = state.sha256
             return ArtifactHashMismatch(
-                f"{state.path} ({state.size} bytes) is damaged: {file.family}'s {file.name} must have the SHA-256 "
+                f"{state.path} ({state.size:,} bytes) is damaged: {file.family}'s {file.name} must have the SHA-256 "
                 f"{file.sha256}, this file has {state.sha256}",
                 details=details,
                 remedy=remedy,
             )
-        problem = "is empty (0 bytes)" if state.size == 0 else f"has {state.size} bytes"
+        problem = "is empty (0 bytes)" if state.size == 0 else f"has {state.size:,} bytes"
         return ArtifactDamaged(
-            f"{state.path} is damaged: it {problem}, {file.family}'s {file.name} has {file.size}",
+            f"{state.path} is damaged: it {problem}, {file.family}'s {file.name} has {file.size:,}",
             details=details,
             remedy=remedy,
         )
@@ -136,7 +136,7 @@ class ArtifactCache:
         if digest != file.sha256 or len(data) != file.size:
             raise ArtifactHashMismatch(
                 f"{file.family}'s {file.name} must have the SHA-256 {file.sha256}; "
-                f"these {len(data)} bytes have {digest}",
+                f"these {len(data):,} bytes have {digest}",
                 details={"expected_sha256": file.sha256, "observed_sha256": digest, "size": len(data)},
             )
         path = self.blob_path(file.sha256)

@@ -68,7 +68,7 @@ def _faults_of(path: Path) -> Iterator[None]:
     except (zipfile.BadZipFile, zlib.error, EOFError, gzip.BadGzipFile, NotImplementedError) as error:
         size = path.stat().st_size
         raise BundleInvalid(
-            f"{path} ({size} bytes) is damaged: {error}",
+            f"{path} ({size:,} bytes) is damaged: {error}",
             details={"file": str(path), "size": size},
             remedy="copy or download the file again",
         ) from None
@@ -120,7 +120,7 @@ def _candidate(
         with _faults_of(path):
             data = read(limit)
             if data is not None and size is not None and len(data) < size:
-                raise EOFError(f"{where} ends after {len(data)} of {size} bytes")
+                raise EOFError(f"{where} ends after {len(data)} of {size:,} bytes")
             return data
 
     return Candidate(where, size, guarded, own)

@@ -166,7 +166,7 @@ class _Fetcher:
         if source in NETWORK_SOURCES:
             if settings.offline:
                 raise SourceUnreachable(
-                    f"{source} is a network source and toktier is offline ({settings.origins['offline']})",
+                    f"{source} is a network source and toktier is offline ({_offline_by(settings)})",
                     details={"source": source, "family": self.family.name, "offline": settings.origins["offline"]},
                     remedy=staging_remedy(self.family),
                 )
@@ -232,7 +232,7 @@ def not_found(family: Family, settings: Settings, report: FetchReport) -> Toktie
     details = {"family": family.name, "attempts": [{"source": s, "outcome": o} for s, o in report.attempts]}
     if settings.offline:
         return ArtifactNotFound(
-            f"{family.name} is not on this host, and toktier is offline ({settings.origins['offline']})",
+            f"{family.name} is not on this host, and toktier is offline ({_offline_by(settings)})",
             details=details | {"offline": settings.origins["offline"]},
             remedy=staging_remedy(family),
         )
@@ -240,3 +240,9 @@ def not_found(family: Family, settings: Settings, report: FetchReport) -> Toktie
     return SourceUnreachable(
         f"no source gave {family.name}'s {TOKENIZER_FILE} ({tried})", details=details, remedy=staging_remedy(family)
     )
+
+
+def _offline_by(settings: Settings) -> str:
+    """Who closed the network: a variable, a file, or the caller."""
+    origin = settings.origins["offline"]
+    return "asked for by the caller" if origin == "argument" else f"by {origin}"

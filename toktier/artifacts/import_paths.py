@@ -103,7 +103,7 @@ def near_miss_error(miss: NearMiss) -> ArtifactHashMismatch:
     """A file of a pinned size with other content."""
     names = ", ".join(f"{f.family}'s {f.name}" for f in miss.files)
     return ArtifactHashMismatch(
-        f"{miss.where} ({miss.size} bytes) has the size of {names} and other content: its SHA-256 is {miss.sha256}",
+        f"{miss.where} ({miss.size:,} bytes) has the size of {names} and other content: its SHA-256 is {miss.sha256}",
         details={
             "path": miss.where,
             "size": miss.size,
@@ -135,7 +135,7 @@ def unpinned_error(path: Path, pins: Pins) -> ToktierError:
             return error
     near = [f.family for f in pins.of_size(size)] if size >= TELLING_SIZE else []
     return UncertifiedTokenizer(
-        f"{path} ({size} bytes) equals no pinned file",
+        f"{path} ({size:,} bytes) equals no pinned file",
         details={"path": str(path), "size": size, "same_size_as": near},
         remedy=f"use it where it lies: toktier encode --file {path}",
     )

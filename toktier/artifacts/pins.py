@@ -191,7 +191,7 @@ def shipped_file(family: Family) -> Path:
     digest = hashlib.sha256(data).hexdigest()
     if digest != family.tokenizer.sha256:
         raise ArtifactDamaged(
-            f"{path} ({len(data)} bytes), which comes with toktier, is damaged: its SHA-256 is {digest}",
+            f"{path} ({len(data):,} bytes), which comes with toktier, is damaged: its SHA-256 is {digest}",
             details={"path": str(path), "expected_sha256": family.tokenizer.sha256, "observed_sha256": digest},
             remedy="install toktier again",
         )

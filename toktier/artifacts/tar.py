@@ -77,7 +77,7 @@ class TarReader:
 
     def fault(self, problem: str) -> BundleInvalid:
         return BundleInvalid(
-            f"{self._where}: the archive {problem} at byte {self.offset}",
+            f"{self._where}: the archive {problem} at byte {self.offset:,}",
             details={"file": self._where, "offset": self.offset},
             remedy="copy or download the archive again",
         )
@@ -96,7 +96,7 @@ class TarReader:
                 if extensions > MAX_EXTENSIONS_IN_A_ROW:
                     raise self.fault("has too many extended headers in a row")
                 if size > MAX_EXTENSION:
-                    raise self.fault(f"has an extended header of {size} bytes, {MAX_EXTENSION} are accepted,")
+                    raise self.fault(f"has an extended header of {size:,} bytes, {MAX_EXTENSION:,} are accepted,")
                 body = self.take(size)
                 self._skip(-size % BLOCK)
                 if kind == b"L":

@@ -53,7 +53,7 @@ def fetch(
             if len(names) == 1:
                 raise error
             errors[name] = error
-            invocation.warn(error.message)
+            invocation.report(error)
     return Result(
         "artifacts_fetch",
         lambda: {
@@ -126,7 +126,7 @@ def import_(
             if len(paths) == 1:
                 raise
             errors.append(error)
-            invocation.warn(error.message)
+            invocation.report(error)
     return Result(
         "artifacts_import",
         lambda: {"paths": [_imported(r) for r in reports], "errors": [e.to_dict() for e in errors]},

@@ -61,7 +61,7 @@ def count(
     if errors and len(rows) == 1:
         raise errors[0]
     for error in errors:
-        invocation.warn(error.message)
+        invocation.report(error)
     return Result(
         "count",
         lambda: _document(tok, rows, per_file, seconds),

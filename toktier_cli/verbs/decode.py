@@ -61,7 +61,7 @@ def _numbers(ids: list[str], input_: str | None, format_: str) -> list[int]:
     if format_ == "u32":
         if len(data) % 4:
             raise InvalidToken(
-                f"{len(data)} bytes are no whole number of 32-bit IDs",
+                f"{len(data):,} bytes are no whole number of 32-bit IDs",
                 details={"size": len(data)},
                 remedy="check that the input was written with --format u32",
             )

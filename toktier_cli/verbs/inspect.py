@@ -110,7 +110,7 @@ def _family_text(state: FamilyState, file: _File | None) -> Iterator[str]:
         yield f"repository   {family.repo_id} at {family.revision}\n"
     for entry in state.files:
         where = "on this host" if entry.status == "present" else entry.status
-        yield f"file         {entry.file.name}, {entry.file.size} bytes, SHA-256 {entry.file.sha256}, {where}\n"
+        yield f"file         {entry.file.name}, {entry.file.size:,} bytes, SHA-256 {entry.file.sha256}, {where}\n"
     for publication in family.publications:
         yield f"also in      {publication.kind} {publication.requirement}, {publication.path}\n"
     if file is None:
@@ -146,7 +146,7 @@ def _one_file(path: Path, pins: Pins, settings: Settings, cache: ArtifactCache |
         }
 
     def text() -> str:
-        lines = [f"file         {path}, {file.size} bytes, SHA-256 {file.sha256}\n"]
+        lines = [f"file         {path}, {file.size:,} bytes, SHA-256 {file.sha256}\n"]
         if equal_to is not None:
             how = "byte for byte" if basis == "identical" else "in every id, offset and decoded text (same fingerprint)"
             lines.append(f"equals       the pinned {equal_to['family']}, {how}\n")

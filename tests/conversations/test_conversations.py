@@ -1,0 +1,113 @@
+"""Whole conversations with the command: what was typed, stdout, stderr and exit code together, against golden files.
+
+golden/NAME.txt holds the lines typed (`$ toktier …`) and what followed. UPDATE_CONVERSATIONS=1 writes them anew, to be
+read before they are committed. Times, paths and figures that differ between hosts are replaced; nothing else is.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+import shlex
+import shutil
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from tests.cli.command import Outcome, check_document, run, run_here
+from tests.support.material import SMALL_DIR
+from toktier import resources
+
+GOLDEN = Path(__file__).parent / "golden"
+NAMES = sorted(path.stem for path in GOLDEN.glob("*.txt"))
+MINI = resources.tables_dir() / "artifacts" / "toktier_mini" / "tokenizer.json"
+
+REPLACED = (
+    (re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ"), "<time>"),
+    (re.compile(r'"duration_ms": \d+'), '"duration_ms": <number>'),
+    (re.compile(r'"compiler": "[0-9a-f]{64}"'), '"compiler": "<digest>"'),
+)
+
+
+def prepare(place: Path) -> None:
+    """The files that the conversations speak of."""
+    mini = MINI.read_bytes()
+    shutil.copy(MINI, place / "mini.json")
+    shutil.copy(SMALL_DIR / "llama_like.json", place / "other.json")
+    (place / "truncated.json").write_bytes(mini[:-1000])
+    (place / "empty.json").write_bytes(b"")
+    (place / "config.json").write_bytes(b'{"hidden_size": 4096}')
+    (place / "a.txt").write_text("hello world\n")
+    (place / "b.txt").write_text("Größe 12,345\n")
+    (place / "c.bin").write_bytes(b"ok \xff")
+
+
+def normal(text: str, place: Path) -> str:
+    text = text.replace(str(place), "<place>")
+    for pattern, put in REPLACED:
+        text = pattern.sub(put, text)
+    return text
+
+
+def answer(outcome: Outcome, place: Path, json: bool) -> str:
+    stdout = outcome.text
+    if json:
+        check_document(outcome)
+    parts = [normal(stdout, place)]
+    if stdout and not stdout.endswith("\n"):
+        parts.append("<no line end>\n")
+    parts += [f"stderr: {line}\n" for line in normal(outcome.stderr, place).splitlines()]
+    if outcome.code:
+        parts.append(f"exit code: {outcome.code}\n")
+    return "".join(parts)
+
+
+Run = Callable[..., Outcome]
+
+
+def check_conversation(name: str, place: Path, runner: Run) -> None:
+    path = GOLDEN / f"{name}.txt"
+    wanted = path.read_text("utf-8")
+    prepare(place)
+    said: list[str] = []
+    for line in wanted.splitlines():
+        if line.startswith("$ "):
+            typed = shlex.split(line[2:])
+            stdin = b""
+            if "<<<" in typed:  # one text for stdin, without line end
+                stdin = typed[typed.index("<<<") + 1].encode()
+                typed = typed[: typed.index("<<<")]
+            assert typed[0] == "toktier"
+            outcome = runner(*typed[1:], home=place / "home", stdin=stdin)
+            said.append(f"{line}\n{answer(outcome, place, '--json' in typed)}\n")
+        elif line.startswith("# "):
+            said.append(f"{line}\n")
+    got = "".join(said)
+    if os.environ.get("UPDATE_CONVERSATIONS") == "1":
+        path.write_text(got, "utf-8")
+        return
+    if got != wanted:
+        difference = difflib.unified_diff(wanted.splitlines(), got.splitlines(), "golden", "got", lineterm="")
+        pytest.fail("\n".join(difference))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_conversation(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    """In this process, so that all of them are quick."""
+    monkeypatch.chdir(tmp_path)
+    check_conversation(name, tmp_path, partial(run_here, monkeypatch=monkeypatch, capture=capfdbinary))
+
+
+@pytest.mark.ci
+@pytest.mark.parametrize("name", NAMES)
+def test_conversation_with_real_processes(name: str, tmp_path: Path) -> None:
+    check_conversation(name, tmp_path, partial(run, cwd=tmp_path))
+
+
+def test_there_are_conversations() -> None:
+    assert len(NAMES) >= 6
