@@ -13,8 +13,7 @@ import pytest
 
 from tests.artifacts.conftest import World
 from tests.artifacts.hub_server import Hub, serve
-from toktier.artifacts import fetch as fetch_module
-from toktier.artifacts import network_sources
+from toktier.artifacts import local_sources, network_sources
 from toktier.artifacts.fetch import fetch, not_found
 from toktier.artifacts.pins import shipped_pins
 from toktier.artifacts.resolve import obtain
@@ -113,7 +112,7 @@ def test_offline_asks_no_network_source(world: World, monkeypatch: pytest.Monkey
 
 def test_the_cache_answers_before_anything_else(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     world.cache.store(world.pins.families["alpha"].tokenizer, world.alpha)
-    monkeypatch.setattr(fetch_module.local_sources, "installed_packages", lambda *a: pytest.fail("searched"))
+    monkeypatch.setattr(local_sources, "installed_packages", lambda *a: pytest.fail("searched"))
     artifact = obtain("alpha", world.settings, pins=world.pins)
     assert (artifact.source, artifact.path.read_bytes()) == ("cache", world.alpha)
     report = fetch("alpha", world.settings, pins=world.pins)

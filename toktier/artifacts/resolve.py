@@ -8,14 +8,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from toktier.artifacts import local_sources
 from toktier.artifacts.cache import ArtifactCache
-from toktier.artifacts.fetch import Notify, fetch, not_found, origin
 from toktier.artifacts.pins import Family, Pins, shipped_file, shipped_pins
-from toktier.artifacts.recognise import Found
 from toktier.config import Settings
 from toktier.errors import ArtifactNotFound, ConfigInvalid, EnvironmentFault
+
+if TYPE_CHECKING:  # the sources and their archive readers cost 10 ms, which a load from the cache does not pay
+    from toktier.artifacts.fetch import Notify
+    from toktier.artifacts.recognise import Found
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +41,8 @@ def obtain(name: str, settings: Settings, *, pins: Pins | None = None, notify: N
     artifact = _cached(family, settings) or _on_this_host(family, settings, pins)
     if artifact is not None:
         return artifact
+    from toktier.artifacts.fetch import fetch, not_found
+
     report = fetch(name, settings, pins=pins, notify=notify)
     if not report.loadable:
         raise not_found(family, settings, report)
@@ -62,6 +66,8 @@ def _cached(family: Family, settings: Settings) -> Artifact | None:
 
 
 def _on_this_host(family: Family, settings: Settings, pins: Pins) -> Artifact | None:
+    from toktier.artifacts import local_sources
+
     wanted = {family.tokenizer.sha256}
     for found in local_sources.installed_packages(pins, wanted):
         return _kept(family, settings, found, "installed")
@@ -72,6 +78,8 @@ def _on_this_host(family: Family, settings: Settings, pins: Pins) -> Artifact | 
 
 def _kept(family: Family, settings: Settings, found: Found, source: str) -> Artifact:
     """A copy in the cache, so that the next look-up is short; the file itself where there is no cache to write to."""
+    from toktier.artifacts.fetch import origin
+
     pin = family.tokenizer
     where = origin(source, family, found)
     try:
