@@ -1,11 +1,11 @@
 """Types of the native module (native/bind). Private to the package: users meet these objects through `toktier`.
 
-Texts are `str` or bytes-like objects of UTF-8. Ids are unsigned 32-bit. Buffers of 32-bit integers are little-endian and contiguous;
-`bytes`, `array('I')` and memoryviews will do.
+Texts are `str` or bytes-like objects of UTF-8. Ids are unsigned 32-bit. Buffers of 32-bit integers are little-endian,
+contiguous; `bytes`, `array('I')` and memoryviews will do.
 """
 
 from collections.abc import Iterable, Iterator
-from typing import Any, ClassVar, SupportsIndex, overload
+from typing import Any, ClassVar, SupportsIndex, final, overload
 
 _Buffer = Any  # anything with the buffer protocol
 _Text = Any  # str, or anything with the buffer protocol and elements of one byte
@@ -17,17 +17,20 @@ class ProgramError(ValueError):
     where: str
     what: str
 
+@final
 class Program:
-    """A program file, checked and ready. Holds the buffer's export as long as it lives; safe for any number of threads."""
+    """A program file, checked and ready, for any number of threads. Holds the buffer's export as long as it lives."""
 
     def __init__(self, buffer: _Buffer) -> None:
-        """`buffer`: the whole file, not written to afterwards. ProgramError when a table does not hold. Digests are not looked at."""
-    n_ids: int
-    """1 + the greatest id."""
+        """`buffer`: the whole file, not written to afterwards. ProgramError where a table does not hold."""
+    @property
+    def n_ids(self) -> int:
+        """1 + the greatest id."""
     def split(self, text: _Text, two_pass: bool = False) -> tuple[list[int], list[bool]]:
-        """Piece boundaries of one segment in bytes of its UTF-8, without the two ends, and whether each piece is dropped.
+        """Piece boundaries of one segment in bytes of its UTF-8, without both ends, and whether each piece is dropped.
 
-        By the token automaton, or by the two canonical automata (`two_pass`), which is its oracle. No normalizer, no added tokens.
+        By the token automaton, or by the two canonical automata (`two_pass`), which is its oracle. Without normalizer
+        and added tokens.
         """
     def decode(self, ids: Iterable[int] | _Buffer, skip_special_tokens: bool = True) -> str:
         """Text of ids. InvalidToken for what is no integer from 0 to 2**32 - 1; ids without a token are passed over."""
@@ -37,11 +40,13 @@ class Program:
     def info(self) -> dict[str, int | bool]:
         """Sizes of the tables and the stored padding."""
 
+@final
 class Encoding:
-    """Ids of one text. Immutable; a sequence of int and a read-only buffer of uint32 ("I"), of which views copy nothing.
+    """Ids of one text. Immutable; a sequence of int and a read-only buffer of uint32 ("I") that views do not copy.
 
-    `ids`, `offsets` and `tokens` give a new list each time: changing it changes nothing here. An encoding of the native engine
-    keeps its text and program alive, from which `offsets` and `tokens` are computed on first use. Pickles carry ids, offsets and tokens.
+    `ids`, `offsets` and `tokens` give a new list each time: changing it changes nothing here. An encoding of the native
+    engine keeps its text and program alive, from which `offsets` and `tokens` are computed when asked for. Pickles and
+    copies carry ids, offsets and tokens, and neither text nor program.
     """
 
     __hash__: ClassVar[None]  # type: ignore[assignment]
@@ -52,7 +57,7 @@ class Encoding:
         tokens: Iterable[str] | None = None,
         backend: str = "hf",
     ) -> Encoding:
-        """An encoding that another engine made. Without `offsets` or `tokens` those properties raise UnsupportedConfig."""
+        """An encoding that another engine made. Properties that it was not given raise UnsupportedConfig."""
     @property
     def ids(self) -> list[int]: ...
     @property
@@ -66,22 +71,23 @@ class Encoding:
         """Which engine served: "fast_cpu", or what `from_ids` was told."""
     def __len__(self) -> int: ...
     @overload
-    def __getitem__(self, index: SupportsIndex) -> int: ...
+    def __getitem__(self, index: SupportsIndex, /) -> int: ...
     @overload
-    def __getitem__(self, index: slice) -> list[int]: ...
+    def __getitem__(self, index: slice, /) -> list[int]: ...
     def __iter__(self) -> Iterator[int]: ...
-    def __contains__(self, id: object) -> bool: ...
-    def __eq__(self, other: object) -> bool:
+    def __contains__(self, id: object, /) -> bool: ...
+    def __eq__(self, other: object, /) -> bool:
         """Same ids; `other` may be a list or tuple of int."""
     def __buffer__(self, flags: int, /) -> memoryview: ...
     def __reduce__(self) -> tuple[Any, ...]: ...
 
+@final
 class EncodingBatch:
     """Ids of many texts in one buffer; row i is `ids[row_splits[i]:row_splits[i + 1]]`."""
 
     @staticmethod
-    def from_encodings(encodings: Iterable[Encoding]) -> EncodingBatch:
-        """A batch of encodings that were made one by one; `batch[i]` gives them back."""
+    def from_encodings(encodings: Iterable[Encoding], backend: str = ...) -> EncodingBatch:
+        """A batch of encodings that were made one by one; `batch[i]` gives them back. `backend`: that of the first."""
     @property
     def ids(self) -> memoryview:
         """uint32 ("I"), read-only, no copy."""
@@ -92,17 +98,17 @@ class EncodingBatch:
     def backend(self) -> str: ...
     def __len__(self) -> int: ...
     @overload
-    def __getitem__(self, index: SupportsIndex) -> Encoding: ...
+    def __getitem__(self, index: SupportsIndex, /) -> Encoding: ...
     @overload
-    def __getitem__(self, index: slice) -> list[Encoding]: ...
+    def __getitem__(self, index: slice, /) -> list[Encoding]: ...
     def __iter__(self) -> Iterator[Encoding]: ...
     def __reduce__(self) -> tuple[Any, ...]: ...
 
 class EncoderBase:
-    """What `toktier.Tokenizer` inherits: the calls that must not enter Python. One program, or none where the reference serves.
+    """The calls of `toktier.Tokenizer` that must not enter Python. One program, or none: the reference serves.
 
-    Thread-safe; the GIL is released for texts of 2 KiB and more. Calls with a `session` or `lookup`, and every call without a program, go to
-    the `_routed` methods, which a subclass overrides.
+    Thread-safe; the GIL is released for texts of 2 KiB and more. Calls with a `session` or `lookup`, and every call
+    without a program, go to the `_routed` methods, which a subclass overrides.
     """
 
     def __init__(self, program: Program | None) -> None: ...
@@ -118,7 +124,8 @@ class EncoderBase:
     ) -> Encoding:
         """Ids of `text`. `plain`: special added tokens are ordinary text. `offsets`: compute them in the same pass.
 
-        InvalidText for lone surrogates and malformed UTF-8; UnsupportedConfig where the stored truncation cannot be applied.
+        InvalidText for lone surrogates (`details["position"]`: code point) and malformed UTF-8 (byte);
+        UnsupportedConfig where the reference cannot apply the stored truncation either.
         """
     def encode_batch(
         self,
@@ -128,7 +135,7 @@ class EncoderBase:
         workers: int | None = None,
         plain: bool = False,
     ) -> EncodingBatch:
-        """`encode` of every text, on `workers` threads (None: as many as pay), with stored padding to the longest applied over all.
+        """`encode` of every text on `workers` threads (None: as many as pay). Padding to the longest goes over all.
 
         InvalidText names the first bad item: `details` holds `item` and `position`.
         """
@@ -171,13 +178,14 @@ def build_bpe(
 ) -> tuple[dict[str, bytes], bytes, dict[str, Any]]:
     """BPE sections of a program, the rules that can fire, and what was proved.
 
-    raw, strings: by id; `raw[i]` is what a piece must read to be token i (b"": none), `strings[i]` its string (b"" and clear
-    flags: no such id). flags: TFLG with EXISTS, MODEL, ADDED, SPECIAL. merges: u32 rows (left, right, product) in rank order,
-    every pair once, its last place. initial: byte-level u32[256], symbol of each byte or 0xFFFFFFFF; else u32 rows (code point,
-    id). byte_fallback: u32[256] or empty. unk_id: the unknown token.
+    raw, strings: by id; `raw[i]` is what a piece must read to be token i (b"": none), `strings[i]` its string (b"" and
+    clear flags: no such id). flags: TFLG with EXISTS, MODEL, ADDED, SPECIAL. merges: u32 rows (left, right, product) in
+    rank order, every pair once, its last place. initial: byte-level u32[256], symbol of each byte or 0xFFFFFFFF; else
+    u32 rows (code point, id). byte_fallback: u32[256] or empty. unk_id: the unknown token.
 
-    Returns the sections PAIR PHSH VHSH TFLG RAWO RAWB STRO STRB and JBYT or JSYM (neither where nothing proves a cut); the rules
-    that can fire, as rows of `merges` in rank order; and statistics: merges, live, dead, kept_unproved (of live: rules that a
-    fallback or unknown symbol may reach), tokens (of the model), reachable, unreachable (by merges alone), monotone, max_piece
-    (bytes, for CONF), join ("JBYT", "JSYM" or None). ValueError, one sentence, for tables that no tokenizer.json can mean.
+    Returns the sections PAIR PHSH VHSH TFLG RAWO RAWB STRO STRB and JBYT or JSYM (neither where nothing proves a cut);
+    the rules that can fire, as rows of `merges` in rank order; and statistics: merges, live, dead, kept_unproved (of
+    live: rules that a fallback or unknown symbol may reach), tokens (of the model), reachable, unreachable (by merges
+    alone), monotone, max_piece (bytes, for CONF), join ("JBYT", "JSYM" or None). ValueError, one sentence, for tables
+    that no tokenizer.json can mean.
     """

@@ -28,7 +28,7 @@ KINDS = {  # storage of a str, by its widest character
     "two bytes": "日本語 text ▁",
     "four bytes": "emoji 😀 and 日本語 caf\xe9",
 }
-WHOLE_UNICODE = st.text(st.characters(exclude_categories=("Cs",)), max_size=40)
+WHOLE_UNICODE = st.text(st.characters(exclude_categories=["Cs"]), max_size=40)
 
 
 @pytest.fixture(scope="module")
@@ -91,7 +91,7 @@ class Text(str):
     def __str__(self) -> str:
         return "other"
 
-    def encode(self, *_: Any) -> bytes:  # type: ignore[override]
+    def encode(self, *_: Any) -> bytes:
         return b"other"
 
 
@@ -129,8 +129,8 @@ def test_anything_of_bytes_is_a_text(name: str, encoder: _native.EncoderBase) ->
     expected = pair()[1].encode(data.decode())
     encoding = encoder.encode(text)
     assert encoding == expected.ids
-    if isinstance(text, (bytearray, array)):
-        text[:] = type(text)("B", b"x") if isinstance(text, array) and text.typecode == "B" else text[:1]
+    if isinstance(text, bytearray):
+        text.clear()
     assert encoding.offsets == expected.offsets, "of the text as it was"
     assert encoder.encode_batch([bytes_like(data)[name]])[0] == expected.ids
     assert encoder.count(bytes_like(data)[name]) == len(expected.ids)
@@ -205,7 +205,7 @@ def test_keywords(encoder: _native.EncoderBase) -> None:
     assert expected != reference.encode("hi", add_special_tokens=False).ids
     assert llama.encode("hi", True) == llama.encode(text="hi", add_special_tokens=True) == expected
     spelled = "".join(["add_", "special_", "tokens"])  # not the interned name
-    assert llama.encode("hi", **{spelled: True}) == expected
+    assert llama.encode("hi", **{spelled: True}) == expected  # type: ignore[arg-type]
     assert llama.count("hi", True) == llama.count(text="hi", add_special_tokens=True) == len(expected)
     assert llama.encode_batch(texts=["hi"], add_special_tokens=True, workers=1, plain=False)[0] == expected
     assert llama.encode("hi", session=None, lookup=None, plain=False, offsets=False) == llama.encode("hi")
@@ -298,8 +298,8 @@ class Routed(_native.EncoderBase):
 
 def test_without_a_program_everything_is_routed() -> None:
     routed = Routed(None)
-    assert routed.encode("a", True, plain=True) == "encoded"  # type: ignore[comparison-overlap]
-    assert routed.encode(5) == "encoded"  # type: ignore[comparison-overlap]
+    assert routed.encode("a", True, plain=True) == "encoded"
+    assert routed.encode(5) == "encoded"
     assert routed.encode_batch(["a"], workers=3) == "batch"  # type: ignore[comparison-overlap]
     assert routed.count("a", True) == 7
     assert routed.count_batch(["a"], plain=True) == [7]

@@ -90,7 +90,10 @@ class Model:
 def model_of(document: dict[str, Any]) -> Model:
     """The model of a tokenizer.json."""
     model = document["model"]
-    merges = [tuple(m.split(" ")) if isinstance(m, str) else tuple(m) for m in model["merges"]]
+    merges: list[Pair] = []
+    for rule in model["merges"]:
+        left, right = rule.split(" ") if isinstance(rule, str) else rule
+        merges.append((left, right))
     return Model(
         vocab=model["vocab"],
         merges=merges,
@@ -117,10 +120,10 @@ def table_inputs(model: Model, added: Iterable[dict[str, Any]] = ()) -> dict[str
     strings, raw, flags = [b""] * size, [b""] * size, bytearray(size)
     for token, i in model.vocab.items():
         strings[i], raw[i], flags[i] = token.encode(), raw_of(model, token), 3
-    for token in added:
-        i = model.vocab.get(token["content"], token["id"])
-        strings[i] = token["content"].encode()
-        flags[i] |= 5 | (8 if token["special"] else 0)
+    for entry in added:
+        i = model.vocab.get(entry["content"], entry["id"])
+        strings[i] = entry["content"].encode()
+        flags[i] |= 5 | (8 if entry["special"] else 0)
     v = model.vocab
     if model.byte_level:
         initial = array("I", (v.get(TO_CHARACTER[b], NONE) for b in range(256)))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import functools
 import json
 from typing import Any
@@ -21,7 +20,8 @@ def _document(name: str) -> str:
 
 def document(name: str = "cl100k_like", **changes: Any) -> dict[str, Any]:
     """A shipped tokenizer.json, with top-level members replaced."""
-    return copy.deepcopy(json.loads(_document(name))) | changes
+    loaded: dict[str, Any] = json.loads(_document(name))
+    return loaded | changes
 
 
 @functools.cache
