@@ -6,11 +6,13 @@
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
 
 from toktier.version import VERSION as __version__
 
+TYPE_CHECKING = False  # the typing module alone would multiply the time of this import
 if TYPE_CHECKING:
+    from typing import Any
+
     from toktier import errors
     from toktier._native import Encoding, EncodingBatch
     from toktier.api import ToktierWarning, from_file, load

@@ -39,7 +39,13 @@ def checked_id(value: object) -> int:
 
 
 class TailRule(Protocol):
-    """Knows, without decoding everything, that a text certainly ends in U+FFFD."""
+    """Knows, without decoding everything, that a text certainly ends in U+FFFD.
+
+    `concatenates`: where the text of some ids does not end in U+FFFD, the text of those and more ids is that text and
+    then the text of the rest alone.
+    """
+
+    concatenates: bool
 
     def feed(self, token_id: int) -> None:
         """One more id was added to the text."""
@@ -51,6 +57,8 @@ class TailRule(Protocol):
 class NoTail:
     """For decoders without such knowledge: every step decodes what is held back."""
 
+    concatenates = False
+
     def feed(self, token_id: int) -> None:
         return
 
@@ -59,10 +67,11 @@ class NoTail:
 
 
 class ByteLevelTail:
-    """A byte-level decoder's text ends as the text of its last four bytes does: a byte that does not continue a
-    character starts a new one, and no character is longer. Nearly every id has a byte, so a few ids decide."""
+    """A byte-level decoder's text is that of its bytes, and ends as the text of the last four does: a byte that does
+    not continue a character starts a new one, and no character is longer. Nearly every id has a byte: a few decide."""
 
     WINDOW = 16
+    concatenates = True
 
     def __init__(self, decode: Callable[[Sequence[int]], str]) -> None:
         self._decode = decode
@@ -79,6 +88,8 @@ class ByteLevelTail:
 
 class ByteFallbackTail:
     """A run of byte tokens that is malformed stays so however it goes on: each of its bytes is a U+FFFD to the end."""
+
+    concatenates = False
 
     def __init__(self, byte_of: Callable[[int], int | None]) -> None:
         self._byte_of = byte_of
@@ -141,6 +152,12 @@ class DecodeStream:
         self._text, self._unfinished = text, text.endswith(REPLACEMENT)
         if self._unfinished or not _longer(text, self._given):
             return None
+        if self._tail.concatenates:
+            # What comes next does not depend on these ids: they need not be decoded again.
+            new = text[len(self._given) :]
+            self._ids.clear()
+            self._given, self._given_ids, self._text = "", 0, ""
+            return new
         if text.startswith(self._given):
             new = text[len(self._given) :]
             del self._ids[: self._given_ids]

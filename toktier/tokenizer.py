@@ -52,6 +52,7 @@ class Tokenizer(EncoderBase):
         self._serving: FastCpuBackend | HfBackend = native if serving_native and native is not None else reference
         self._program, self._resolution = program, resolution
         self._counters = Counters()
+        self._known_ids: set[int] = set()  # ids that have a token, as streams met them: at most the vocabulary
         gate = plan.involuntary
         self._fallback: Reason | None = None if gate is None else gate.reason
 
@@ -140,16 +141,19 @@ class Tokenizer(EncoderBase):
     def decode_stream(self, prompt: Iterable[int] = (), *, skip_special_tokens: bool = False) -> DecodeStream:
         """Incremental decoding, equal to `tokenizers.decoders.DecodeStream`, default for special tokens included.
         `prompt`: ids that came before and whose text was already shown."""
-        decode = self._decoder(skip_special_tokens)
+        native = self._native if self._native_decodes else None
+        tail = None if native is None else native.tail_rule(skip_special_tokens)
         specials = frozenset(self._facts.special_tokens.values()) if skip_special_tokens else frozenset()
-        tail = self._native.tail_rule(skip_special_tokens) if self._native_decodes and self._native else None
-        id_to_token = self._facts.id_to_token
-        return DecodeStream(
-            decode,
-            lambda token_id: token_id in specials or id_to_token(token_id) is None,
-            tail,
-            prompt,
-        )
+        known, id_to_token = self._known_ids, self._facts.id_to_token
+
+        def is_silent(token_id: int) -> bool:
+            if token_id not in known:
+                if id_to_token(token_id) is None:
+                    return True
+                known.add(token_id)
+            return token_id in specials
+
+        return DecodeStream(self._decoder(skip_special_tokens), is_silent, tail, prompt)
 
     @property
     def _native_decodes(self) -> bool:

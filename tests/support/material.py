@@ -32,6 +32,11 @@ def unpack(path: Path) -> bytes:
     return data
 
 
+def load_json(path: Path) -> Any:
+    """A JSON document of ../shared."""
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
 def load_script(path: Path) -> ModuleType:
     """A script of ../shared/cases as a module, without putting its directory on the path."""
     spec = importlib.util.spec_from_file_location(f"shared_{path.stem}", path)
@@ -47,8 +52,7 @@ class Artifacts:
 
     def __init__(self, shared: Path, directory: Path) -> None:
         self._shared, self._directory = shared, directory
-        specs = json.loads((shared / "cases" / "derived.json").read_text(encoding="utf-8"))
-        self._specs = {spec["name"]: spec for spec in specs}
+        self._specs = {spec["name"]: spec for spec in load_json(shared / "cases" / "derived.json")}
 
     @property
     def names(self) -> list[str]:
