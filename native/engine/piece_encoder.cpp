@@ -129,7 +129,7 @@ void PieceEncoder::merge_and_emit(const Stretch* stretch, std::uint32_t position
   TOKTIER_COUNT(merge_steps, count);
   count = count <= TT_SMALL_PIECE ? tt_merge_small(program_.pairs, symbols_.data(), count) : merge_long(count);
   if (stretch != nullptr && count <= LongCache::most_ids) {
-    std::uint32_t ids[LongCache::most_ids];
+    std::uint32_t ids[LongCache::most_ids] = {};
     for (std::uint32_t i = 0; i < count; ++i) ids[i] = symbols_[i].id;
     remember(*stretch, ids, count);
   }
