@@ -1,4 +1,4 @@
-"""Normalizers in the engine: ids and offsets on text that decomposes, reorders and composes, around every kind of change.
+"""Normalizers in the engine: ids and offsets on text that decomposes, reorders and composes.
 
 A byte-level model without merges makes one token of each byte, so that ids spell the normalized text and every byte's
 alignment shows as an offset.
@@ -18,8 +18,8 @@ from tests.support.tokenizer_maker import changed, minimal
 
 FORMS = ("NFC", "NFKC", "NFD", "NFKD")
 
-# Starters and marks of many classes, characters that decompose to several or to one other, reordering pairs, Hangul in all three
-# states, composition across blocked marks and with starters as second half.
+# Starters and marks of many classes, characters that decompose to several or to one other, reordering pairs, Hangul in
+# all three states, composition across blocked marks and with starters as second half.
 CHARACTERS = (
     *"aei x\n",
     "\u0301", "\u0300", "\u0323", "\u0327", "\u0308", "\u0345", "\u0340", "\u0344", "\u0338",

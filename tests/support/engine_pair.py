@@ -1,4 +1,4 @@
-"""A tokenizer.json twice: compiled and run by the native engine, and loaded by the reference; and the comparison of both.
+"""A tokenizer.json twice: compiled and run by the native engine, and loaded by the reference; and their comparison.
 
 The engine is forced: its encoder has a program and no fallback, and every encoding must say that it served.
 """
