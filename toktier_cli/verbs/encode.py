@@ -57,7 +57,7 @@ def encode(
         )
     if explain and not invocation.json:
         for key, value in tok.explain(summary=True).items():
-            invocation.note(f"{key}: {value}")
+            invocation.note(f"{key}: {_fact(value)}")
     return Result(
         "encode",
         lambda: _document(tok, encoding, offsets, explain),
@@ -139,6 +139,14 @@ def _document(tok: Tokenizer, encoding: Encoding, offsets: bool, explain: bool) 
     if explain:
         document["explain"] = tok.explain(summary=True)
     return document
+
+
+def _fact(value: Any) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{key} {_fact(item)}" for key, item in value.items())
+    if isinstance(value, list):
+        return ", ".join(map(_fact, value)) or "none"
+    return "none" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _duration(seconds: float) -> str:
