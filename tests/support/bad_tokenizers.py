@@ -11,6 +11,7 @@ from typing import Any
 from tests.support.tokenizer_maker import Document, added, changed, minimal
 
 DIGITS = {"type": "Digits", "individual_digits": True}
+PUNCTUATION = {"type": "Punctuation", "behavior": "MergedWithNext"}
 BYTE_LEVEL = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": False}
 TEMPLATE = {
     "type": "TemplateProcessing",
@@ -239,10 +240,20 @@ UNSUPPORTED: dict[str, tuple[Document, str, str]] = {
         "pre_tokenizer.pretokenizers[1]",
         "ByteLevel after",
     ),
-    "Digits after ByteLevel": (
-        m(pre_tokenizer={"type": "Sequence", "pretokenizers": [BYTE_LEVEL, DIGITS]}),
+    "Punctuation that merges after ByteLevel": (
+        m(pre_tokenizer={"type": "Sequence", "pretokenizers": [BYTE_LEVEL, PUNCTUATION]}),
         "pre_tokenizer.pretokenizers[1]",
-        "Digits after",
+        "MergedWithNext after",
+    ),
+    "a Split that merges after split bytes": (
+        m(
+            pre_tokenizer={
+                "type": "Sequence",
+                "pretokenizers": [BYTE_LEVEL, DIGITS, split(behavior="MergedWithNext")],
+            }
+        ),
+        "pre_tokenizer.pretokenizers[2].behavior",
+        "MergedWithNext after",
     ),
     "a pattern after ByteLevel": (
         m(pre_tokenizer={"type": "Sequence", "pretokenizers": [BYTE_LEVEL, split(pattern={"Regex": "[^a]"})]}),

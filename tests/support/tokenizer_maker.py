@@ -20,7 +20,8 @@ Document = dict[str, Any]
 HOSTILE = (
     *"aAbBeEsSlLrRtT's019.,-_/<>|",
     " ", "  ", "\t", "\n", "\r\n", "\u00a0", "\u2003", "\u3000", "\u200b",
-    "é", "e\u0301", "\u0301", "\u0327\u0301", "Å", "\u212b", "ﬁ", "ß", "ſ", "\u212a", "İ", "Σ", "²", "①", "½", "٣", "੩",
+    "é", "ò", "ù", "e\u0301", "\u0301", "\u0327\u0301", "Å", "\u212b", "ﬁ", "ß", "ſ", "\u212a", "İ", "Σ",
+    "²", "①", "½", "٣", "੩",
     "中", "文", "かな", "カ", "한", "\u1112\u1161\u11ab", "ไทย", "नि", "‽", "。", "€", "▁", "Ġ", "😀",
     "\U0001f469\u200d\U0001f680", "\U0001f1e6", "\x00", "\x7f", "\ufffd", "\ue000", "\U0010ffff",
     "<tok>", "word", "it's", "1234", "<|x|>",
@@ -193,6 +194,20 @@ def _normalizer(rng: random.Random) -> Any:
     return chosen[0] if len(chosen) == 1 else {"type": "Sequence", "normalizers": chosen}
 
 
+def _after_byte_level(rng: random.Random) -> list[Document]:
+    """Steps that see mapped bytes."""
+    return [
+        {"type": "Digits", "individual_digits": rng.random() < 0.5},
+        {"type": "Punctuation", "behavior": rng.choice(("Isolated", "Contiguous"))},
+        {
+            "type": "Split",
+            "pattern": {"Regex": rng.choice(("[0-9][0-9][0-9]", "[a-z]+"))},
+            "behavior": rng.choice(("Isolated", "Contiguous")),
+            "invert": rng.random() < 0.3,
+        },
+    ]
+
+
 def _pre_tokenizer(rng: random.Random, byte_level: bool) -> Any:
     def split() -> Document:
         pattern = (
@@ -216,6 +231,8 @@ def _pre_tokenizer(rng: random.Random, byte_level: bool) -> Any:
                 "use_regex": rng.random() < 0.5,
             }
         )
+        if rng.random() < 0.3:
+            stages += rng.sample(_after_byte_level(rng), rng.randrange(1, 3))
     if not stages:
         return None
     return stages[0] if len(stages) == 1 and rng.random() < 0.5 else {"type": "Sequence", "pretokenizers": stages}

@@ -24,8 +24,9 @@ from toktier.program.right_automaton import build_right_automaton
 
 @dataclass(frozen=True)
 class Stage:
-    """One pre-tokenizer step: exactly one of `pattern` (Oniguruma source), `literal` (the text itself) and `char_set`
-    ("numeric" or "punctuation": every single character of that table is a match) is given.
+    """One pre-tokenizer step: exactly one of `pattern` (Oniguruma source), `literal` (the text itself), `char_set`
+    ("numeric" or "punctuation": every single character of that table is a match) and `tree` (what no source can spell)
+    is given.
 
     `path`: JSON path of the step, for refusals. `behavior`: Isolated, Removed, MergedWithPrevious, MergedWithNext or
     Contiguous; `invert` exchanges matches and gaps.
@@ -35,6 +36,7 @@ class Stage:
     pattern: str | None = None
     literal: str | None = None
     char_set: str | None = None
+    tree: Node | None = None
     behavior: str = "Isolated"
     invert: bool = False
 
@@ -97,8 +99,8 @@ def _refused(path: str, refusal: Unsupported) -> ProgramUnsupported:
 
 
 def _compile_stage(stage: Stage) -> Program:
-    if sum(given is not None for given in (stage.pattern, stage.literal, stage.char_set)) != 1:
-        raise ValueError("a stage has exactly one of pattern, literal and char_set")
+    if sum(given is not None for given in (stage.pattern, stage.literal, stage.char_set, stage.tree)) != 1:
+        raise ValueError("a stage has exactly one of pattern, literal, char_set and tree")
     if stage.char_set not in (None, "numeric", "punctuation"):
         raise ValueError(f"no character set {stage.char_set!r}: expected numeric or punctuation")
     try:
@@ -111,6 +113,8 @@ def _compile_stage(stage: Stage) -> Program:
             tree = parse(stage.pattern)
         elif stage.literal is not None:
             tree = parse_literal(stage.literal)
+        elif stage.tree is not None:
+            tree = stage.tree
         else:
             assert stage.char_set is not None
             tree = Chars(Table("char_set", stage.char_set))

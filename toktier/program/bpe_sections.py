@@ -16,6 +16,7 @@ from toktier.errors import ProgramUnsupported
 from toktier.program import unicode
 from toktier.program.added_tokens import PlacedToken
 from toktier.program.bpe_model import BpeModel
+from toktier.program.byte_runs import ByteRuns
 from toktier.program.byte_trie import build_byte_trie, little_endian
 from toktier.program.code_point_trie import build_trie
 from toktier.program.layout import NONE, AddedFlag, Conf, Flag, Model, TokenFlag
@@ -50,8 +51,10 @@ def byte_strings(tokens: Sequence[str]) -> list[bytes]:
     return strings
 
 
-def bpe_sections(model: BpeModel, placed: Sequence[PlacedToken], *, byte_level: bool) -> BpeSections:
-    """Raises ProgramUnsupported for vocabularies beyond the compiler."""
+def bpe_sections(
+    model: BpeModel, placed: Sequence[PlacedToken], *, byte_level: bool, byte_runs: Sequence[ByteRuns] = ()
+) -> BpeSections:
+    """`byte_runs`: steps that split inside characters. Raises ProgramUnsupported for what is beyond the compiler."""
     vocabulary = model.vocabulary
     n_ids = 1 + max(max(vocabulary.values()), max((token.id for token in placed), default=0))
     if n_ids > max(DENSE_IDS, SPARSE * (len(vocabulary) + len(placed))):
@@ -63,7 +66,7 @@ def bpe_sections(model: BpeModel, placed: Sequence[PlacedToken], *, byte_level: 
     read = byte_strings(list(vocabulary)) if byte_level else map(str.encode, vocabulary)
     for (text, identity), bytes_read in zip(vocabulary.items(), read, strict=True):
         strings[identity] = text.encode()
-        raw[identity] = bytes_read
+        raw[identity] = b"" if any(runs.splits(bytes_read) for runs in byte_runs) else bytes_read
         flags[identity] = in_model
     for token in placed:
         strings[token.id] = token.token.content.encode()
@@ -84,6 +87,8 @@ def bpe_sections(model: BpeModel, placed: Sequence[PlacedToken], *, byte_level: 
         )
     except ValueError as error:
         raise ProgramUnsupported("model", str(error)) from None
+    if byte_runs and model.ignore_merges:
+        _check_parts(sections["TFLG"], raw)
     conf = {
         Conf.MODEL: int(Model.BYTE_LEVEL if byte_level else Model.CODE_POINTS),
         Conf.UNK_ID: NONE if symbols.unk_id is None else symbols.unk_id,
@@ -93,6 +98,15 @@ def bpe_sections(model: BpeModel, placed: Sequence[PlacedToken], *, byte_level: 
     }
     switches = symbols.flags | (Flag.IGNORE_MERGES if model.ignore_merges else Flag(0))
     return BpeSections({**sections, **symbols.sections}, conf, switches, live, statistics)
+
+
+def _check_parts(token_flags: bytes, raw: Sequence[bytes]) -> None:
+    """The reference takes a part of a split piece whole when it is a token; the engine merges parts. The two differ on
+    tokens that merges do not reach, and of these only those matter that begin or end inside a character."""
+    for identity, text in enumerate(raw):
+        inside = text and (text[0] in range(0x80, 0xC0) or text.decode("utf-8", "ignore").encode() != text)
+        if inside and not token_flags[identity] & TokenFlag.REACHABLE:
+            raise ProgramUnsupported("model.ignore_merges", f"token {identity} as a part of a split character")
 
 
 @dataclass(frozen=True)

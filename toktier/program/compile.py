@@ -46,7 +46,12 @@ def compile_spec(spec: TokenizerSpec) -> bytes:
         boundary = compile_boundaries(spec.pre_tokenizer.stages)
         automaton = build_token_automaton(boundary)
         cuts = static_cuts(boundary)
-    bpe = bpe_sections(spec.model, spec.added_tokens, byte_level=spec.pre_tokenizer.byte_level)
+    bpe = bpe_sections(
+        spec.model,
+        spec.added_tokens,
+        byte_level=spec.pre_tokenizer.byte_level,
+        byte_runs=spec.pre_tokenizer.byte_runs,
+    )
     conf = array("I", bytes(4 * CONF_FIELDS))
     for field, value in (bpe.conf | length_conf(spec.truncation, spec.padding)).items():
         conf[field] = value

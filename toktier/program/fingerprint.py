@@ -43,6 +43,7 @@ def fingerprint(
             "byte_level": spec.pre_tokenizer.byte_level,
             "prefix_space": spec.pre_tokenizer.prefix_space,
             "boundary": None if boundary is None else boundary_digest(boundary),
+            "byte_runs": sorted([sorted(runs.members), runs.joined] for runs in spec.pre_tokenizer.byte_runs),
         },
         "model": {
             "vocabulary": _sha256(sections["STRO"], sections["STRB"], sections["TFLG"].translate(_VOCABULARY_FLAGS)),

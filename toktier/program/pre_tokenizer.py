@@ -2,7 +2,8 @@
 
 A ByteLevel step maps each byte of the text to a character of its alphabet. The program never does that: its vocabulary
 is turned into bytes instead, once. So a step after a ByteLevel, which the reference runs on mapped characters, is taken
-only where the mapping provably makes no difference. Not here: what a stage does to a text (`boundary.py`).
+only where the mapping provably makes no difference, or splits bytes in a way that has an exact form (`byte_runs.py`).
+Not here: what a stage does to a text (`boundary.py`).
 """
 
 from __future__ import annotations
@@ -12,11 +13,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from toktier.errors import ProgramUnsupported
+from toktier.program import unicode
 from toktier.program.boundary import Stage
+from toktier.program.byte_runs import ByteRuns, byte_runs, stage_tree
 from toktier.program.json_fields import Fields, pattern, unsupported_type
 
 MAX_NESTING = 32  # Sequences in Sequences
 BEHAVIORS = ("Removed", "Isolated", "MergedWithPrevious", "MergedWithNext", "Contiguous")
+
+# Whether these split at a place depends on nothing but whether matches lie beside it.
+_LOCAL = ("Isolated", "Contiguous")
 
 # What a ByteLevel step with `use_regex` splits by: the pattern of the reference, checked against it by a test.
 BYTE_LEVEL_PATTERN = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
@@ -33,11 +39,13 @@ _UNMAPPED_REGEX = re.compile(
 @dataclass(frozen=True)
 class PreTokenizer:
     """`byte_level`: pieces are mapped to the byte alphabet. `prefix_space`: a segment that does not begin with a space
-    gets one before the first stage."""
+    gets one before the first stage. `byte_runs`: steps that also split inside characters; `stages` holds what they do
+    between characters."""
 
     stages: tuple[Stage, ...] = ()
     byte_level: bool = False
     prefix_space: bool = False
+    byte_runs: tuple[ByteRuns, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """For `inspect`."""
@@ -45,16 +53,17 @@ class PreTokenizer:
             "byte_level": self.byte_level,
             "prefix_space": self.prefix_space,
             "stages": [
-                {
-                    "path": stage.path,
-                    "kind": "regex" if stage.pattern is not None else "literal" if stage.literal is not None else "set",
-                    "pattern": stage.pattern or stage.literal or stage.char_set,
-                    "behavior": stage.behavior,
-                    "invert": stage.invert,
-                }
+                {"path": stage.path, **_splits_by(stage), "behavior": stage.behavior, "invert": stage.invert}
                 for stage in self.stages
             ],
         }
+
+
+def _splits_by(stage: Stage) -> dict[str, str | None]:
+    for kind, text in (("regex", stage.pattern), ("literal", stage.literal), ("set", stage.char_set)):
+        if text is not None:
+            return {"kind": kind, "pattern": text}
+    return {"kind": "bytes", "pattern": None}
 
 
 def read_pre_tokenizer(value: Any, path: str = "pre_tokenizer") -> PreTokenizer:
@@ -62,7 +71,7 @@ def read_pre_tokenizer(value: Any, path: str = "pre_tokenizer") -> PreTokenizer:
     reader = _Reader()
     if value is not None:
         reader.read(value, path, 0)
-    return PreTokenizer(tuple(reader.stages), reader.byte_level, reader.prefix_space)
+    return PreTokenizer(tuple(reader.stages), reader.byte_level, reader.prefix_space, tuple(reader.byte_runs))
 
 
 class _Reader:
@@ -70,6 +79,7 @@ class _Reader:
         self.stages: list[Stage] = []
         self.byte_level = False
         self.prefix_space = False
+        self.byte_runs: list[ByteRuns] = []
 
     def read(self, value: Any, path: str, depth: int) -> None:
         fields = Fields(value, path)
@@ -83,15 +93,10 @@ class _Reader:
             self._byte_level(fields)
         elif kind == "Split":
             self._split(fields)
-        elif kind in ("Digits", "Punctuation"):
-            if self.byte_level:
-                raise ProgramUnsupported(path, f"{kind} after ByteLevel")
-            if kind == "Digits":
-                behavior = "Isolated" if fields.boolean("individual_digits") else "Contiguous"
-                self.stages.append(Stage(path, char_set="numeric", behavior=behavior))
-            else:
-                behavior = fields.choice("behavior", BEHAVIORS, "Isolated")
-                self.stages.append(Stage(path, char_set="punctuation", behavior=behavior))
+        elif kind == "Digits":
+            self._char_set(path, "numeric", "Isolated" if fields.boolean("individual_digits") else "Contiguous")
+        elif kind == "Punctuation":
+            self._char_set(path, "punctuation", fields.choice("behavior", BEHAVIORS, "Isolated"))
         else:
             raise unsupported_type(fields, kind)
         fields.done()
@@ -108,6 +113,17 @@ class _Reader:
         if fields.boolean("use_regex", True):
             self.stages.append(Stage(fields.path, pattern=BYTE_LEVEL_PATTERN))
 
+    def _char_set(self, path: str, name: str, behavior: str) -> None:
+        if not self.byte_level:
+            self.stages.append(Stage(path, char_set=name, behavior=behavior))
+            return
+        if behavior not in _LOCAL:
+            raise ProgramUnsupported(path, f"{behavior} after ByteLevel")
+        table = unicode.numeric() if name == "numeric" else unicode.punctuation()
+        runs = byte_runs(table, joined=behavior == "Contiguous", path=path)
+        self.byte_runs.append(runs)
+        self.stages.append(Stage(path, tree=stage_tree(runs)))
+
     def _split(self, fields: Fields) -> None:
         kind, text = pattern(fields)
         behavior = fields.choice("behavior", BEHAVIORS)
@@ -116,6 +132,8 @@ class _Reader:
         if not text:
             raise ProgramUnsupported(place, "an empty pattern")
         if self.byte_level:
+            if self.byte_runs and behavior not in _LOCAL:
+                raise ProgramUnsupported(fields.place("behavior"), f"{behavior} after a step that splits bytes")
             harmless = _UNMAPPED_LITERAL if kind == "String" else _UNMAPPED_REGEX
             if not harmless.fullmatch(text):
                 raise ProgramUnsupported(place, "a pattern after ByteLevel that could match mapped characters")
