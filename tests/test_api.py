@@ -493,3 +493,15 @@ def test_what_is_not_there_yet_is_absent() -> None:
     with pytest.raises(TypeError, match="cannot be pickled"):
         pickle.dumps(tok)
     assert "fast_cpu" in repr(tok)
+
+
+def test_the_shipped_family_loads_with_no_network(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise AssertionError("a connection was attempted")
+
+    monkeypatch.setattr("socket.socket.connect", refuse)
+    tok = toktier.load("toktier_mini")
+    assert tok.encode(TEXT).backend == "fast_cpu"
+    assert tok.decode(tok.encode(TEXT), skip_special_tokens=False) == TEXT
+    assert tok.explain()["model_resolution"]["family"] == "toktier_mini"
+    assert tok.explain()["model_resolution"]["source"] == "shipped"

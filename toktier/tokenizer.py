@@ -111,7 +111,7 @@ class Tokenizer(EncoderBase):
         tokens: list[str] = []
         base = 0
         for text, allow_special in segments:
-            part = self.encode(text, plain=not allow_special)
+            part = self.encode(text, plain=not allow_special, offsets=True)
             ids.extend(part)
             offsets.extend((base + start, base + end) for start, end in part.offsets)
             tokens.extend(part.tokens)

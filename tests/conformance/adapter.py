@@ -7,6 +7,7 @@ the native engine's name and move its own counter of calls and bytes. A silent f
 from __future__ import annotations
 
 import atexit
+import os
 import shutil
 import tempfile
 from collections.abc import Callable
@@ -15,8 +16,15 @@ from pathlib import Path
 import toktier
 from toktier import Encoding, Tokenizer
 
-_HOME = tempfile.mkdtemp(prefix="toktier-conformance-")
-atexit.register(shutil.rmtree, _HOME, ignore_errors=True)
+
+def _programs_home() -> str:
+    """TOKTIER_HOME where it is set (the tests set it, so that one compilation serves them all), else a passing one."""
+    home = os.environ.get("TOKTIER_HOME")
+    if not home:
+        home = tempfile.mkdtemp(prefix="toktier-conformance-")
+        atexit.register(shutil.rmtree, home, ignore_errors=True)
+        os.environ["TOKTIER_HOME"] = home
+    return home
 
 
 class NotServedNatively(AssertionError):
@@ -26,7 +34,7 @@ class NotServedNatively(AssertionError):
 def native_tokenizer(path: str | Path, home: str | Path | None = None) -> Tokenizer:
     """The tokenizer of a file, on the native engine or not at all. `home`: where programs are kept."""
     tokenizer = toktier.from_file(
-        path, policy="require_accelerated", tokenizer="fast_cpu", config=toktier.Config(home=home or _HOME)
+        path, policy="require_accelerated", tokenizer="fast_cpu", config=toktier.Config(home=home or _programs_home())
     )
     if tokenizer.explain(summary=True)["backend"] != "fast_cpu":
         raise NotServedNatively(f"{path}: the plan does not name the native engine")

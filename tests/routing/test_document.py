@@ -1,0 +1,41 @@
+"""docs/routing.md names every policy, status, backend, device, gate, reason code and member, and no other code."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+import toktier
+from tests.support.material import ROOT, small_tokenizers
+from toktier.routing import vocabulary as v
+from toktier.routing.plan import ProgramFacts, Request, plan
+from toktier.routing.probe import ProbeFacts
+
+PAGE = (ROOT / "docs" / "routing.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("names", [v.RoutingPolicy, v.Status, v.BackendId, v.Device, v.Reason])
+def test_every_name_is_there(names: type[v.Reason]) -> None:
+    assert [member.value for member in names if f"`{member.value}`" not in PAGE] == []
+
+
+def test_no_reason_code_that_does_not_exist() -> None:
+    assert set(re.findall(r"\bR_[A-Z_]+", PAGE)) == {reason.value for reason in v.Reason}
+
+
+def test_every_gate_and_certified_version_is_there() -> None:
+    facts = ProbeFacts("0.23.3", gpu_backend=True, gpu_count=0)
+    gates = plan(facts, Request(), ProgramFacts("00")).gates
+    names = {gate.name for gate in gates if gate.backend is not v.BackendId.HF}
+    rows = {line.split("|")[1].split()[0] for line in PAGE.splitlines() if re.match(r"\| \w+( \(gpu\))? \| `R_", line)}
+    assert rows == names
+    assert ", ".join(v.CERTIFIED_REFERENCE_VERSIONS) in PAGE
+
+
+def test_every_member_of_explain_is_there() -> None:
+    path: Path = small_tokenizers()[0]
+    report = toktier.from_file(path).explain()
+    members = [*report, *report["program"], *report["counters"]]
+    assert [name for name in members if f"`{name}`" not in PAGE] == []
