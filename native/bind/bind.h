@@ -53,6 +53,7 @@ constexpr Py_ssize_t kReleaseGilFrom = 2048;  // bytes of text
 // Each part of the module adds itself. On failure: a Python error is set and false returned, or an exception thrown.
 void register_compile(nanobind::module_& m);
 void register_program(nanobind::module_& m);
+void register_counters(nanobind::module_& m);
 bool register_encoding(PyObject* module);
 bool register_encoding_batch(PyObject* module);
 bool register_encoder(PyObject* module);
