@@ -175,21 +175,6 @@ def test_many_hostile_texts_split_as_in_the_reference(case: tuple[tuple[str, str
     assert first_mismatch(chain(case), texts, tables) is None
 
 
-@pytest.mark.ci
-@each_pre_tokenizer
-def test_every_code_point_is_in_its_class(case: tuple[tuple[str, str, bool], ...]) -> None:
-    """Each code point between its neighbours in contexts of every class before and behind it."""
-    tables = compile_boundaries(chain(case))
-    letters = [chr(c) for c in tables.representatives]
-    rng = random.Random(1)
-    contexts = [(rng.choice(letters) * rng.randrange(2), rng.choice(letters)) for _ in range(4)]
-    code_points = [chr(c) for c in range(LAST_CODE_POINT + 1) if not 0xD800 <= c <= 0xE000]
-    for before, behind in contexts:
-        for i in range(0, len(code_points), LONGEST_AT_ONCE):
-            texts = [before + c + behind for c in code_points[i : i + LONGEST_AT_ONCE]]
-            assert first_mismatch(chain(case), texts, tables) is None
-
-
 GAPPY = (
     "a", "ab", "a+", r"\s+", "[^a]", "[ab]1?", "a(?=b)", r"a(?!b)|\s", r"\d{1,2}|ab", r"[^ab]+$", "(?>a|ab)1|b",
 )  # fmt: skip
@@ -236,7 +221,7 @@ TEXTS = texts_over(LETTERS, 4) + [
     "".join(rng.choice(LETTERS) for _ in range(rng.randint(5, 14))) for rng in (random.Random(i) for i in range(400))
 ]
 law = settings(
-    deadline=None, max_examples=150, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much]
+    deadline=None, max_examples=100, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much]
 )
 
 
@@ -259,7 +244,7 @@ def test_law_random_chains_split_as_a_plain_backtracking_matcher(random_chain: l
 
 
 @pytest.mark.ci
-@settings(law, max_examples=5_000)
+@settings(law, max_examples=1_500)
 @given(st.lists(stages(14), min_size=1, max_size=4))
 def test_law_many_random_chains_split_as_in_the_reference(random_chain: list[Stage]) -> None:
     tables = try_compile(random_chain)

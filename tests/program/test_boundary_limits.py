@@ -12,7 +12,7 @@ from toktier.program import boundary
 from toktier.program.boundary import Stage, compile_boundaries
 from toktier.program.boundary_limits import MAX_RAW_STATES, MAX_WORK, Budget, Unsupported, check_raw_states
 
-MOST_MEMORY = 150 << 20  # bytes
+MOST_MEMORY = 50 << 20  # bytes
 
 IDEOGRAPHS = [chr(0x4E00 + 7 * i) for i in range(2_500)]
 PAIRS = list(zip(IDEOGRAPHS[::2], IDEOGRAPHS[1::2], strict=True))
@@ -44,16 +44,23 @@ COMPILED = {
 
 
 @pytest.mark.parametrize("pattern", REFUSED.values(), ids=REFUSED)
-def test_hostile_patterns_are_refused_in_little_memory(pattern: str) -> None:
+def test_hostile_patterns_are_refused(pattern: str) -> None:
+    with pytest.raises(ProgramUnsupported) as refused:
+        compile_boundaries([Stage("stage", pattern=pattern)])
+    assert refused.value.path == "stage"
+    assert refused.value.component in ("regex too large", "character classes")
+
+
+@pytest.mark.parametrize("name", ["remembering what is behind", "many alternatives", "many classes"])
+def test_hostile_patterns_are_refused_in_little_memory(name: str) -> None:
+    """The ones that allocate most; tracing is too slow for all of them."""
     tracemalloc.start()
     try:
-        with pytest.raises(ProgramUnsupported) as refused:
-            compile_boundaries([Stage("stage", pattern=pattern)])
+        with pytest.raises(ProgramUnsupported):
+            compile_boundaries([Stage("stage", pattern=REFUSED[name])])
         assert tracemalloc.get_traced_memory()[1] < MOST_MEMORY
     finally:
         tracemalloc.stop()
-    assert refused.value.path == "stage"
-    assert refused.value.component in ("regex too large", "character classes")
 
 
 @pytest.mark.parametrize("pattern", COMPILED.values(), ids=COMPILED)
@@ -66,13 +73,8 @@ def test_stages_that_multiply_are_refused() -> None:
     """Each stage counts modulo another prime: two count modulo the product, and three are too many."""
     chain = [Stage(f"stage {n}", pattern=f"a{{{n}}}", behavior="Contiguous") for n in (11, 13, 17)]
     assert compile_boundaries(chain[:2]).n_left > 11 * 13
-    tracemalloc.start()
-    try:
-        with pytest.raises(ProgramUnsupported) as refused:
-            compile_boundaries(chain)
-        assert tracemalloc.get_traced_memory()[1] < MOST_MEMORY
-    finally:
-        tracemalloc.stop()
+    with pytest.raises(ProgramUnsupported) as refused:
+        compile_boundaries(chain)
     assert refused.value.component == "regex too large"
 
 

@@ -217,6 +217,8 @@ REFUSED: dict[str, list[str]] = {
         "(?i:s{2})",
         "(?i:s+)",
         "(?i:as?sb)",
+        "(?i:sx?s)",
+        "(?i:s(?:x?s))",
         "(?i:[sx][sy])",
         "(?i:ſt)",
         "(?i:xffy)",

@@ -1,7 +1,7 @@
 """What the boundary compiler refuses, and how far it goes before it does: one exception and the bounds of the work.
 
 The bounds are far above every published pre-tokenizer (at most 130 program points, 70 automaton states) and low enough
-that a hostile pattern is refused within about a second and 150 MB. They count work, not time, so that a file is
+that a hostile pattern is refused within about a second and 50 MB. They count work, not time, so that a file is
 accepted on every host or on none. Not here: the JSON path of the refusal, which `toktier.program.boundary` adds.
 """
 

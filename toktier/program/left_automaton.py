@@ -161,8 +161,8 @@ def _reduce_right(
     the merged state of each state, the end staying 0, and the merged steps."""
     columns = list(zip(*places.kind, *places.after, strict=True))
     rank: dict[tuple[int, ...], int] = {}
-    # The end has a key of its own, so that no other state joins it.
-    block = [rank.setdefault((r == 0, *column), len(rank)) for r, column in enumerate(columns)]
+    # Nothing joins the end: only there does the start of the text meet nothing.
+    block = [rank.setdefault(column, len(rank)) for column in columns]
     while True:
         budget.spend(len(block) * len(right.step[0]))
         rank = {}
