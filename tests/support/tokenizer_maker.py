@@ -231,7 +231,7 @@ def _pre_tokenizer(rng: random.Random, byte_level: bool) -> Any:
                 "use_regex": rng.random() < 0.5,
             }
         )
-        if rng.random() < 0.3:
+        if rng.random() < 0.15:
             stages += rng.sample(_after_byte_level(rng), rng.randrange(1, 3))
     if not stages:
         return None

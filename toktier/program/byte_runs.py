@@ -11,7 +11,7 @@ exact in two parts that the program has anyway:
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 
 from toktier.errors import ProgramUnsupported
 from toktier.program import unicode
@@ -51,6 +51,7 @@ def byte_runs(table: unicode.Ranges, *, joined: bool, path: str) -> ByteRuns:
     return ByteRuns(members, joined)
 
 
+@cache
 def stage_tree(runs: ByteRuns) -> Node:
     """What one piece looks like, character by character: a match is a piece of the step.
 
