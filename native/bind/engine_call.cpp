@@ -8,7 +8,14 @@ namespace toktier::bind {
 namespace {
 
 constexpr std::size_t kKeepElements = (std::size_t(1) << 20) / sizeof(std::uint32_t);
-thread_local std::unique_ptr<CallScratch> idle_scratch;
+
+// The scratch of this thread while no call has it. The pointer needs no construction, so that reading it costs nothing; its owner is
+// made once a thread, when there is something to free at the thread's end.
+thread_local CallScratch* idle_scratch = nullptr;
+struct IdleScratchOwner {
+  bool alive = true;
+  ~IdleScratchOwner() { delete std::exchange(idle_scratch, nullptr); }
+};
 
 template <typename Run>
 bool run(const ProgramOwner& owner, PyObject* text, CallScratch& scratch, std::size_t& bytes, Run&& engine) {
@@ -40,13 +47,15 @@ void CallScratch::trim() {
   if (!result.surfaces.empty()) std::vector<Surface>().swap(result.surfaces);
 }
 
-ScratchLease::ScratchLease() : scratch_(std::move(idle_scratch)) {
-  if (!scratch_) scratch_ = std::make_unique<CallScratch>();
+ScratchLease::ScratchLease() : scratch_(std::exchange(idle_scratch, nullptr)) {
+  if (scratch_ != nullptr) return;
+  static thread_local IdleScratchOwner owner;
+  scratch_ = new CallScratch;
 }
 
 ScratchLease::~ScratchLease() {
   scratch_->trim();
-  idle_scratch = std::move(scratch_);
+  delete std::exchange(idle_scratch, scratch_);
 }
 
 bool encode_text(const ProgramOwner& owner, PyObject* text, const EncodeOptions& options, CallScratch& scratch, std::size_t& bytes) {

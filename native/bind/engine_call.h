@@ -1,7 +1,5 @@
 // One call of the engine for one Python text: context, scratch, GIL and faults. What encode, count and the lazy views share.
 #pragma once
-#include <memory>
-
 #include "bind/bind.h"
 #include "bind/program.h"
 #include "bind/text.h"
@@ -21,11 +19,11 @@ class ScratchLease {
   ~ScratchLease();
   ScratchLease(const ScratchLease&) = delete;
   ScratchLease& operator=(const ScratchLease&) = delete;
-  CallScratch* operator->() const { return scratch_.get(); }
+  CallScratch* operator->() const { return scratch_; }
   CallScratch& operator*() const { return *scratch_; }
 
  private:
-  std::unique_ptr<CallScratch> scratch_;
+  CallScratch* scratch_;
 };
 
 // Encodes `text` (of take_text) into scratch.result; `bytes` is the length of its UTF-8. False with a Python error set.
