@@ -68,6 +68,7 @@ def load_tokenizer(
     if family is not None and looks_like_path(family):
         family, file = None, family
     import toktier
+    from toktier.artifacts.resolve import obtain
 
     config = config_of(invocation, tokenizer_fallback=False if no_fallback else None)
     # Not given is not "auto": the environment and config.toml are asked next.
@@ -75,4 +76,6 @@ def load_tokenizer(
     if file is not None:
         return toktier.from_file(file, policy=policy, device=device, config=config, **chosen)
     assert family is not None
+    # Brought before it is loaded, so that a download is announced; from the cache this is a fraction of a millisecond.
+    obtain(family, resolve_settings(config), notify=invocation.note)
     return toktier.load(family, policy=policy, device=device, config=config, **chosen)

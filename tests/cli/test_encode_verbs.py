@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import struct
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 import toktier
-from tests.cli.command import check_document, run, run_on_terminal
+from tests.cli.command import Outcome, check_document, run, run_here, run_on_terminal
 from tests.support.material import Artifacts, small_tokenizers
 
 MINI = ("--family", "toktier_mini")
@@ -27,28 +29,37 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("home")
 
 
+Command = Callable[..., Outcome]
+
+
+@pytest.fixture
+def command(home: Path, monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]) -> Command:
+    """The command in this process; other modules run it as a process of its own."""
+    return partial(run_here, home=home, monkeypatch=monkeypatch, capture=capfdbinary)
+
+
 @pytest.mark.parametrize("text", TEXTS)
-def test_every_way_in_gives_the_same_ids(tok: toktier.Tokenizer, home: Path, tmp_path: Path, text: str) -> None:
+def test_every_way_in_gives_the_same_ids(tok: toktier.Tokenizer, command: Command, tmp_path: Path, text: str) -> None:
     ids = tok.encode(text).ids
     line = " ".join(map(str, ids)) + "\n"
     (tmp_path / "t.txt").write_bytes(text.encode())
-    assert run("encode", *MINI, "-", stdin=text.encode(), home=home).text == line
-    assert run("encode", *MINI, stdin=text.encode(), home=home).text == line
-    assert run("encode", *MINI, "--input", str(tmp_path / "t.txt"), home=home).text == line
+    assert command("encode", *MINI, "-", stdin=text.encode()).text == line
+    assert command("encode", *MINI, stdin=text.encode()).text == line
+    assert command("encode", *MINI, "--input", str(tmp_path / "t.txt")).text == line
     if "\0" not in text:
-        assert run("encode", *MINI, "--", text, home=home).text == line
+        assert command("encode", *MINI, "--", text).text == line
 
 
-def test_forms_of_output(tok: toktier.Tokenizer, home: Path) -> None:
+def test_forms_of_output(tok: toktier.Tokenizer, command: Command) -> None:
     text = TEXTS[5]
     enc = tok.encode(text, add_special_tokens=True)
-    raw = run("encode", *MINI, "-", "--special", "--format", "u32", stdin=text.encode(), home=home)
+    raw = command("encode", *MINI, "-", "--special", "--format", "u32", stdin=text.encode())
     assert raw.stdout == struct.pack(f"<{len(enc)}I", *enc.ids)
-    rows = run("encode", *MINI, "-", "--special", "--offsets", stdin=text.encode(), home=home).text.splitlines()
+    rows = command("encode", *MINI, "-", "--special", "--offsets", stdin=text.encode()).text.splitlines()
     assert [tuple(map(int, row.split("\t")[:3])) for row in rows] == [
         (i, *pair) for i, pair in zip(enc.ids, enc.offsets, strict=True)
     ]
-    outcome = run("encode", *MINI, "-", "--special", "--offsets", "--explain", "--json", stdin=text.encode(), home=home)
+    outcome = command("encode", *MINI, "-", "--special", "--offsets", "--explain", "--json", stdin=text.encode())
     document = check_document(outcome)
     assert (document["ids"], document["count"], document["tokens"]) == (enc.ids, len(enc), enc.tokens)
     assert [tuple(pair) for pair in document["offsets"]] == enc.offsets
@@ -56,75 +67,75 @@ def test_forms_of_output(tok: toktier.Tokenizer, home: Path) -> None:
     assert document["backend"] == document["explain"]["last_execution_backend"] == "fast_cpu"
 
 
-def test_the_engine_and_the_reference_can_both_be_asked_for(home: Path) -> None:
-    fast = check_document(run("encode", *MINI, "hello", "--policy", "require_accelerated", "--json", home=home))
-    slow = check_document(run("encode", *MINI, "hello", "--policy", "reference", "--json", home=home))
+def test_the_engine_and_the_reference_can_both_be_asked_for(command: Command) -> None:
+    fast = check_document(command("encode", *MINI, "hello", "--policy", "require_accelerated", "--json"))
+    slow = check_document(command("encode", *MINI, "hello", "--policy", "reference", "--json"))
     assert (fast["backend"], slow["backend"]) == ("fast_cpu", "hf")
     assert fast["ids"] == slow["ids"]
 
 
 @pytest.mark.parametrize("path", small_tokenizers(), ids=lambda p: p.stem)
-def test_a_file_and_a_family_that_is_a_path(path: Path, home: Path) -> None:
+def test_a_file_and_a_family_that_is_a_path(path: Path, command: Command) -> None:
     wanted = toktier.from_file(path, policy="require_accelerated").encode("Größe 12,345").ids
     for option in ("--file", "--family"):
-        outcome = run("encode", option, str(path), "Größe 12,345", "--json", home=home)
+        outcome = command("encode", option, str(path), "Größe 12,345", "--json")
         assert check_document(outcome)["ids"] == wanted
 
 
 @pytest.mark.parametrize("data", [b"ab\xe4\xb8", b"\xff", b"\xc0\x80", b"\xed\xa0\x80"])
-def test_bytes_that_are_no_utf8_are_an_error_with_the_position(home: Path, tmp_path: Path, data: bytes) -> None:
-    outcome = run("encode", *MINI, "-", "--json", stdin=b"good " + data, home=home)
+def test_bytes_that_are_no_utf8_are_an_error_with_the_position(command: Command, data: bytes) -> None:
+    outcome = command("encode", *MINI, "-", "--json", stdin=b"good " + data)
     assert outcome.code == 2
     error = check_document(outcome)["error"]
     assert error["code"] == "INVALID_TEXT"
     assert error["details"]["position"] in range(5, 5 + len(data) + 1)
 
 
-def test_decode_gives_the_exact_text_back(tok: toktier.Tokenizer, home: Path) -> None:
+def test_decode_gives_the_exact_text_back(tok: toktier.Tokenizer, command: Command) -> None:
     for text in (TEXTS[0], TEXTS[5]):
         ids = tok.encode(text).ids
         spelled = [str(i) for i in ids]
         if spelled:
-            assert run("decode", *MINI, *spelled, home=home).text == tok.decode(ids)
-        assert run("decode", *MINI, "-", stdin=",".join(spelled).encode(), home=home).text == tok.decode(ids)
-        assert run("decode", *MINI, "-", stdin=json.dumps(ids).encode(), home=home).text == tok.decode(ids)
+            assert command("decode", *MINI, *spelled).text == tok.decode(ids)
+        assert command("decode", *MINI, "-", stdin=",".join(spelled).encode()).text == tok.decode(ids)
+        assert command("decode", *MINI, "-", stdin=json.dumps(ids).encode()).text == tok.decode(ids)
         packed = struct.pack(f"<{len(ids)}I", *ids)
-        assert run("decode", *MINI, "--format", "u32", stdin=packed, home=home).text == tok.decode(ids)
-    document = check_document(run("decode", *MINI, "-", "--json", stdin=b"1 2 3", home=home))
+        assert command("decode", *MINI, "--format", "u32", stdin=packed).text == tok.decode(ids)
+    document = check_document(command("decode", *MINI, "-", "--json", stdin=b"1 2 3"))
     assert (document["text"], document["count"]) == (tok.decode([1, 2, 3]), 3)
 
 
 @pytest.mark.parametrize("given", [b"1 2 x", b"-1", b"1.5", b"99999999999", b"\xff", b"[1, [2]]"])
-def test_decode_names_the_item_that_is_no_id(home: Path, given: bytes) -> None:
-    outcome = run("decode", *MINI, "-", "--json", stdin=given, home=home)
+def test_decode_names_the_item_that_is_no_id(command: Command, given: bytes) -> None:
+    outcome = command("decode", *MINI, "-", "--json", stdin=given)
     assert outcome.code == 2
     assert check_document(outcome)["error"]["code"] == "INVALID_TOKEN"
-    cut = run("decode", *MINI, "--format", "u32", stdin=b"\0\0\0", home=home)
+    cut = command("decode", *MINI, "--format", "u32", stdin=b"\0\0\0")
     assert cut.code == 2
 
 
-def test_count_adds_up_and_goes_on_after_bad_files(tok: toktier.Tokenizer, home: Path, tmp_path: Path) -> None:
+def test_count_adds_up_and_goes_on_after_bad_files(tok: toktier.Tokenizer, command: Command, tmp_path: Path) -> None:
     texts = {f"{i}.txt": f"file number {i}\n" * i for i in range(20)}
     for name, text in texts.items():
         (tmp_path / name).write_text(text)
     total = sum(tok.count(text) for text in texts.values())
     good = [str(tmp_path / name) for name in texts]
-    assert run("count", *MINI, *good, home=home).text == f"{total}\n"
-    table = run("count", *MINI, "--per-file", *good, home=home).text.splitlines()
+    assert command("count", *MINI, *good).text == f"{total}\n"
+    table = command("count", *MINI, "--per-file", *good).text.splitlines()
     assert [int(row.split()[0]) for row in table] == [*(tok.count(t) for t in texts.values()), total]
     (tmp_path / "bad.bin").write_bytes(b"\xff\xfe")
     bad = [str(tmp_path / "bad.bin"), str(tmp_path / "absent"), str(tmp_path)]
-    outcome = run("count", *MINI, *good, *bad, "--json", "--per-file", home=home)
+    outcome = command("count", *MINI, *good, *bad, "--json", "--per-file")
     assert outcome.code == 6
     document = check_document(outcome)
     assert (document["tokens"], document["files_counted"], document["files_failed"]) == (total, 20, 3)
     assert {e["details"]["path"] for e in document["errors"]} == set(bad)
-    plain = run("count", *MINI, *good, *bad, home=home)
+    plain = command("count", *MINI, *good, *bad)
     assert (plain.code, plain.text) == (6, f"{total}\n")
     assert plain.stderr.count("error: ") == 3
-    assert run("count", *MINI, bad[1], home=home).code == 3
-    assert run("count", *MINI, bad[0], bad[0], home=home).code == 2
-    assert run("count", *MINI, stdin=b"hello", home=home).text == f"{tok.count('hello')}\n"
+    assert command("count", *MINI, bad[1]).code == 3
+    assert command("count", *MINI, bad[0], bad[0]).code == 2
+    assert command("count", *MINI, stdin=b"hello").text == f"{tok.count('hello')}\n"
 
 
 def test_on_a_terminal_one_line_says_how_many_who_and_how_fast(home: Path) -> None:
