@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import json
+import multiprocessing
 import os
 import pickle
 import random
@@ -490,9 +492,34 @@ def test_what_is_not_there_yet_is_absent() -> None:
     assert all(getattr(toktier, name) is not None for name in toktier.__all__)
     with pytest.raises(AttributeError):
         _ = toktier.nonsense
-    with pytest.raises(TypeError, match="cannot be pickled"):
-        pickle.dumps(tok)
     assert "fast_cpu" in repr(tok)
+
+
+@pytest.mark.parametrize("tokenizer", ["fast_cpu", "hf"])
+def test_a_pickle_opens_the_same_file_again(tmp_path: Path, tokenizer: str) -> None:
+    path = tmp_path / "tokenizer.json"
+    path.write_bytes(BYTE_LEVEL.read_bytes())
+    tok = toktier.from_file(path, tokenizer=tokenizer)
+    data = pickle.dumps(tok)
+    assert len(data) < 2000
+    other = pickle.loads(data)
+    assert other.encode(TEXT) == tok.encode(TEXT)
+    assert other.encode(TEXT).backend == tokenizer
+    assert other.fingerprint == tok.fingerprint
+    assert copy.copy(tok) is copy.deepcopy(tok) is tok
+    changed(tmp_path, normalizer={"type": "Lowercase"})
+    with pytest.raises(errors.ArtifactHashMismatch):
+        pickle.loads(data)
+    path.unlink()
+    with pytest.raises(errors.ArtifactNotFound):
+        pickle.loads(data)
+
+
+def test_a_pool_of_processes_encodes() -> None:
+    tok = toktier.from_file(BYTE_LEVEL)
+    texts = [TEXT * n for n in range(1, 9)]
+    with multiprocessing.get_context("spawn").Pool(2) as pool:
+        assert pool.map(tok.count, texts) == tok.count_batch(texts)
 
 
 def test_the_shipped_family_loads_with_no_network(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,13 @@ import warnings
 from typing import Any
 
 from toktier.config import Config, Settings, resolve_settings
-from toktier.errors import ArtifactNotFound, BackendUnavailable, ProgramCorrupt, ProgramUnsupported
+from toktier.errors import (
+    ArtifactHashMismatch,
+    ArtifactNotFound,
+    BackendUnavailable,
+    ProgramCorrupt,
+    ProgramUnsupported,
+)
 from toktier.program.store import ProgramInfo, load_or_compile
 from toktier.routing.plan import Plan, ProgramFacts, Request, plan
 from toktier.routing.probe import probe
@@ -99,7 +105,10 @@ def _open(
     resolution: dict[str, Any],
     name: str,
     sha256: str | None,
+    *,
+    quiet: bool = False,
 ) -> Tokenizer:
+    """`sha256`: of the file, where the caller has verified it. `quiet`: warnings were given before."""
     native: FastCpuBackend | None = None
     info: ProgramInfo | None = None
     try:
@@ -121,8 +130,31 @@ def _open(
     reference = HfBackend(ArtifactSource(path, facts.artifact_sha256, name))
     if native is None:
         reference.load()  # a file that the reference cannot load either is refused now, not at the first text
-    _warn(decided, info, name)
-    return Tokenizer(decided, native, reference, program=_program_facts(info), resolution=resolution)
+    if not quiet:
+        _warn(decided, info, name)
+    place = os.path.abspath(path)
+    return Tokenizer(
+        decided,
+        native,
+        reference,
+        program=_program_facts(info),
+        resolution=resolution,
+        recipe=(_open_again, (place, settings, request, resolution, name, facts.artifact_sha256)),
+    )
+
+
+def _open_again(
+    path: str, settings: Settings, request: Request, resolution: dict[str, Any], name: str, sha256: str
+) -> Tokenizer:
+    """What a pickle calls. The settings are those of the first load; the file must still be the same."""
+    tokenizer = _open(path, settings, request, resolution, name, None, quiet=True)
+    if tokenizer.artifact_sha256 != sha256:
+        raise ArtifactHashMismatch(
+            f"{name}: expected the file with SHA-256 {sha256}, found {tokenizer.artifact_sha256}",
+            details={"path": path, "expected": sha256, "found": tokenizer.artifact_sha256},
+            remedy="load the tokenizer in this process",
+        )
+    return tokenizer
 
 
 def _digest(path: str | os.PathLike[str]) -> str:

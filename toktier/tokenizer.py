@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 from toktier._native import EncoderBase, Encoding
 from toktier.decode_stream import DecodeStream, checked_id
@@ -42,15 +42,17 @@ class Tokenizer(EncoderBase):
         *,
         program: dict[str, Any] | None,
         resolution: dict[str, Any],
+        recipe: tuple[Callable[..., Tokenizer], tuple[Any, ...]],
     ) -> None:
-        """`native`: None when the file did not compile. `program` and `resolution`: facts for `explain`."""
+        """`native`: None when the file did not compile. `program` and `resolution`: facts for `explain`. `recipe`: a
+        function and arguments that open the same file again, for pickles."""
         serving_native = plan.serves is BackendId.FAST_CPU and native is not None
         super().__init__(native.program if serving_native and native is not None else None)
         self._plan = plan
         self._native, self._reference = native, reference
         self._facts = native or reference  # of the vocabulary: a program knows them even while the reference serves
         self._serving: FastCpuBackend | HfBackend = native if serving_native and native is not None else reference
-        self._program, self._resolution = program, resolution
+        self._program, self._resolution, self._recipe = program, resolution, recipe
         self._counters = Counters()
         self._known_ids: set[int] = set()  # ids that have a token, as streams met them: at most the vocabulary
         gate = plan.involuntary
@@ -212,8 +214,15 @@ class Tokenizer(EncoderBase):
     def __repr__(self) -> str:
         return f"<toktier.Tokenizer {self.artifact_sha256[:12]} on {self._serving.id.value}, {self.vocab_size} tokens>"
 
-    def __reduce__(self) -> NoReturn:
-        raise TypeError("a Tokenizer cannot be pickled: load it in each process, or fork after loading")
+    def __reduce__(self) -> tuple[Callable[..., Tokenizer], tuple[Any, ...]]:
+        """A pickle holds the path and digest of the file, not its content: it opens where the same file lies."""
+        return self._recipe
+
+    def __copy__(self) -> Tokenizer:
+        return self  # nothing of it changes
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Tokenizer:
+        return self
 
 
 def _id_list(ids: Iterable[int]) -> list[int]:
