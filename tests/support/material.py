@@ -24,6 +24,12 @@ def small_tokenizers() -> list[Path]:
     return sorted(SMALL_DIR.rglob("*.json"))
 
 
+def changed_tokenizer(base: Path, target: Path, **fields: Any) -> Path:
+    """`target`: the tokenizer.json `base` with some of its top-level fields replaced."""
+    target.write_text(json.dumps({**load_json(base), **fields}), encoding="utf-8")
+    return target
+
+
 def unpack(path: Path) -> bytes:
     """Contents of a zstd file, at most 128 MiB."""
     import zstandard
