@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <system_error>
 #include <thread>
 
 #include "bind/errors.h"
@@ -44,9 +43,10 @@ void BatchCall::run(unsigned workers) {
   }
   workers = unsigned(std::min<std::size_t>(workers, groups_.size()));
   std::vector<std::thread> others;
+  others.reserve(workers);
   try {
     for (unsigned k = 1; k < workers; ++k) others.emplace_back([this] { work(); });
-  } catch (const std::system_error&) {
+  } catch (const std::exception&) {
     // The host gives no more threads: those that started, and this one, do the work.
   }
   work();

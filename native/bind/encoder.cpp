@@ -328,9 +328,9 @@ bool register_encoder(PyObject* module) {
                   {&name_encode_routed, "_encode_routed"}, {&name_encode_batch_routed, "_encode_batch_routed"},
                   {&name_count_routed, "_count_routed"}, {&name_count_batch_routed, "_count_batch_routed"}};
   for (const auto& entry : interned)
-    if ((*entry.slot = PyUnicode_InternFromString(entry.name)) == nullptr) return false;
-  const Ref type(PyType_FromSpec(&spec));
-  return type && PyModule_AddObjectRef(module, "EncoderBase", type.get()) == 0;
+    if (*entry.slot == nullptr && (*entry.slot = PyUnicode_InternFromString(entry.name)) == nullptr) return false;
+  static PyObject* const type = PyType_FromSpec(&spec);
+  return type != nullptr && PyModule_AddObjectRef(module, "EncoderBase", type) == 0;
 }
 
 }  // namespace toktier::bind

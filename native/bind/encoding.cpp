@@ -121,9 +121,11 @@ PyObject* get_offsets(PyObject* self, void*) {
   }
   Ref list(PyList_New(e->count));
   for (Py_ssize_t i = 0; list && i < e->count; ++i) {
-    PyObject* pair = Py_BuildValue("(II)", e->offsets[i].begin, e->offsets[i].end);
-    if (pair == nullptr) return nullptr;
-    PyList_SET_ITEM(list.get(), i, pair);
+    Ref pair(PyTuple_New(2)), begin(PyLong_FromUnsignedLong(e->offsets[i].begin)), end(PyLong_FromUnsignedLong(e->offsets[i].end));
+    if (!pair || !begin || !end) return nullptr;
+    PyTuple_SET_ITEM(pair.get(), 0, begin.release());
+    PyTuple_SET_ITEM(pair.get(), 1, end.release());
+    PyList_SET_ITEM(list.get(), i, pair.release());
   }
   return list.release();
 }
@@ -429,8 +431,8 @@ PyObject* new_encoding_row(PyObject* batch, const std::uint32_t* ids, std::size_
 }
 
 bool register_encoding(PyObject* module) {
-  native_name = PyUnicode_InternFromString("fast_cpu");
-  encoding_type = reinterpret_cast<PyTypeObject*>(PyType_FromSpec(&spec));
+  if (native_name == nullptr) native_name = PyUnicode_InternFromString("fast_cpu");
+  if (encoding_type == nullptr) encoding_type = reinterpret_cast<PyTypeObject*>(PyType_FromSpec(&spec));
   return native_name != nullptr && encoding_type != nullptr &&
          PyModule_AddObjectRef(module, "Encoding", reinterpret_cast<PyObject*>(encoding_type)) == 0;
 }

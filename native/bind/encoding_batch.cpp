@@ -220,8 +220,8 @@ PyObject* new_batch(Py_ssize_t rows, std::size_t total, PyObject* program, PyObj
 }
 
 bool register_encoding_batch(PyObject* module) {
-  column_type = reinterpret_cast<PyTypeObject*>(PyType_FromSpec(&column_spec));
-  encoding_batch_type = reinterpret_cast<PyTypeObject*>(PyType_FromSpec(&spec));
+  if (column_type == nullptr) column_type = reinterpret_cast<PyTypeObject*>(PyType_FromSpec(&column_spec));
+  if (encoding_batch_type == nullptr) encoding_batch_type = reinterpret_cast<PyTypeObject*>(PyType_FromSpec(&spec));
   return column_type != nullptr && encoding_batch_type != nullptr &&
          PyModule_AddObjectRef(module, "EncodingBatch", reinterpret_cast<PyObject*>(encoding_batch_type)) == 0;
 }

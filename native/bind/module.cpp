@@ -3,9 +3,10 @@
 
 NB_MODULE(_native, m) {
   using namespace toktier::bind;
+  if (PyInterpreterState_Get() != PyInterpreterState_Main())
+    throw nanobind::import_error("toktier._native works in the main interpreter only: its types belong to one");
   m.attr("__doc__") = "Native engine of toktier (private: use the toktier package).";
   register_compile(m);
   register_program(m);
-  register_counters(m);
   if (!register_encoding(m.ptr()) || !register_encoding_batch(m.ptr()) || !register_encoder(m.ptr())) throw nanobind::python_error();
 }

@@ -14,7 +14,7 @@ namespace toktier::bind {
 namespace {
 
 PyObject* program_error_type = nullptr;
-nb::handle program_type;
+nb::handle program_type;  // owned, never released
 
 void set_program_error(const ProgramError& error) {
   const std::string message = error.where + ": " + error.what;
@@ -140,6 +140,11 @@ ProgramOwner* program_of(PyObject* object) {
 }
 
 void register_program(nb::module_& m) {
+  if (program_type.is_valid()) {  // the module is executed again: instances of these types may be alive
+    m.attr("ProgramError") = nb::borrow(program_error_type);
+    m.attr("Program") = program_type;
+    return;
+  }
   program_error_type = PyErr_NewExceptionWithDoc("toktier._native.ProgramError", "A program file that cannot be executed.",
                                                  PyExc_ValueError, nullptr);
   if (program_error_type == nullptr) throw nb::python_error();
@@ -155,7 +160,7 @@ void register_program(nb::module_& m) {
       set_from_current_exception();
     }
   });
-  program_type = nb::class_<ProgramOwner>(m, "Program", nb::is_final())
+  const nb::object type = nb::class_<ProgramOwner>(m, "Program", nb::is_final())
                      .def(nb::init<nb::handle>(), nb::arg("buffer").none())
                      .def("split", &split_text, nb::arg("text").none(), nb::arg("two_pass") = false)
                      .def("decode", &decode_ids, nb::arg("ids").none(), nb::arg("skip_special_tokens") = true)
@@ -164,6 +169,7 @@ void register_program(nb::module_& m) {
                      .def("is_special", [](const ProgramOwner& o, nb::handle id) { return is_special(o.program(), checked_id(id)); }, nb::arg("id").none())
                      .def("info", &info)
                      .def_prop_ro("n_ids", [](const ProgramOwner& o) { return o.facts().n_ids; });
+  program_type = type.inc_ref();
 }
 
 }  // namespace toktier::bind

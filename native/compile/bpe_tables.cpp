@@ -17,6 +17,7 @@
 #include <string_view>
 
 #include "compile/merge_proof.h"
+#include "compile/probing.h"
 #include "engine/engine.h"
 #include "shared/hash.h"
 
@@ -89,11 +90,11 @@ class StringTable {
   std::uint32_t add(std::uint32_t id) {
     const std::string_view key = at(blob_, id);
     const std::uint64_t hash = hash_of(key);
-    std::uint64_t i = hash & mask_;
-    for (; slots_[i] != kNone; i = (i + 1) & mask_)
-      if (hashes_[i] == std::uint32_t(hash >> 32) && at(blob_, slots_[i]) == key) return slots_[i];
-    slots_[i] = id;
-    hashes_[i] = std::uint32_t(hash >> 32);
+    Probe probe(hash, mask_);
+    for (; slots_[probe.at()] != kNone; probe.next())
+      if (hashes_[probe.at()] == std::uint32_t(hash >> 32) && at(blob_, slots_[probe.at()]) == key) return slots_[probe.at()];
+    slots_[probe.at()] = id;
+    hashes_[probe.at()] = std::uint32_t(hash >> 32);
     return id;
   }
   std::vector<std::uint32_t> take() { return std::move(slots_); }
@@ -267,10 +268,10 @@ class Builder {
     for (std::uint32_t rank = 0; rank < s.live; ++rank) {
       const std::uint32_t* rule = out_.live_merges.data() + 3 * std::size_t(rank);
       if (made_at[rule[0]] > rank || made_at[rule[1]] > rank) s.monotone = false;
-      std::uint64_t i = tt_hash_pair(rule[0], rule[1]) & mask;
-      while (out_.pair[4 * i] != kNone) i = (i + 1) & mask;
+      Probe probe(tt_hash_pair(rule[0], rule[1]), mask);
+      while (out_.pair[4 * probe.at()] != kNone) probe.next();
       const std::uint32_t slot[4] = {rule[0], rule[1], rank, rule[2]};
-      std::memcpy(out_.pair.data() + 4 * i, slot, sizeof slot);
+      std::memcpy(out_.pair.data() + 4 * probe.at(), slot, sizeof slot);
     }
   }
 
@@ -330,10 +331,10 @@ class Builder {
     const std::uint64_t mask = out_.jsym.size() / 2 - 1;
     for (const std::uint64_t pair : pairs) {
       const std::uint32_t a = std::uint32_t(pair >> 32), b = std::uint32_t(pair);
-      std::uint64_t i = tt_hash_pair(a, b) & mask;
-      while (out_.jsym[2 * i] != kNone) i = (i + 1) & mask;
-      out_.jsym[2 * i] = a;
-      out_.jsym[2 * i + 1] = b;
+      Probe probe(tt_hash_pair(a, b), mask);
+      while (out_.jsym[2 * probe.at()] != kNone) probe.next();
+      out_.jsym[2 * probe.at()] = a;
+      out_.jsym[2 * probe.at() + 1] = b;
     }
   }
 

@@ -3,6 +3,7 @@
 
 #include <functional>
 
+#include "compile/probing.h"
 #include "shared/hash.h"
 
 namespace toktier::compile {
@@ -21,13 +22,14 @@ RuleTable::RuleTable(const std::vector<std::uint32_t>& merges, std::uint32_t& du
   duplicate = kNoRule;
   for (std::size_t r = 0; r < count; ++r) {
     const std::uint64_t hash = tt_hash_pair(merges_[3 * r], merges_[3 * r + 1]);
-    std::uint64_t i = hash & mask_;
-    for (; slots_[i] != 0; i = (i + 1) & mask_) {
-      if (((slots_[i] ^ hash) & kHashBits) != 0) continue;
-      const std::size_t other = 3 * ((slots_[i] & ~kHashBits) - 1);
+    Probe probe(hash, mask_);
+    for (; slots_[probe.at()] != 0; probe.next()) {
+      const std::uint64_t slot = slots_[probe.at()];
+      if (((slot ^ hash) & kHashBits) != 0) continue;
+      const std::size_t other = 3 * ((slot & ~kHashBits) - 1);
       if (merges_[other] == merges_[3 * r] && merges_[other + 1] == merges_[3 * r + 1]) duplicate = std::uint32_t(r);
     }
-    slots_[i] = (hash & kHashBits) | (r + 1);
+    slots_[probe.at()] = (hash & kHashBits) | (r + 1);
   }
 }
 

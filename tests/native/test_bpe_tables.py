@@ -13,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -402,6 +403,33 @@ def test_a_fallback_symbol_in_a_cycle_of_rules_ends() -> None:
     _, live, statistics = build(model)
     assert ("<0x61>", "b") in live
     assert statistics["kept_unproved"] == 2
+
+
+def colliding_pairs(symbols: int, capacity: int, wanted: int) -> list[tuple[int, int]]:
+    """Pairs of symbols whose slots all lie in one place of a table."""
+    left, right = np.meshgrid(np.arange(symbols, dtype=np.uint64), np.arange(symbols, dtype=np.uint64), indexing="ij")
+    h = (left << np.uint64(32) | right) * np.uint64(0x9E3779B97F4A7C15)
+    h ^= h >> np.uint64(32)
+    h *= np.uint64(0xD6E8FEB86659FD93)
+    h ^= h >> np.uint64(29)
+    chosen = np.argwhere((h & np.uint64(capacity - 1)) < 4)[:wanted]
+    pairs = [(int(a), int(b)) for a, b in chosen]
+    assert len(pairs) == wanted
+    assert hash_pair(*pairs[-1]) & (capacity - 1) < 4, "the vectorised hash is the documented one"
+    return pairs
+
+
+def test_a_vocabulary_made_to_collide_is_refused() -> None:
+    """The hash is not keyed: a hostile file could make every look-up walk through all of its rules."""
+    symbols, rules = 2000, 1500
+    characters = [chr(0x4E00 + i) for i in range(symbols)]
+    pairs = [(characters[a], characters[b]) for a, b in colliding_pairs(symbols, 4096, rules)]
+    vocab = {t: i for i, t in enumerate([*characters, *(a + b for a, b in pairs)])}
+    with pytest.raises(ValueError, match="made to be slow"):
+        build(Model(vocab, pairs))
+    harmless = [(characters[i], characters[i + 1]) for i in range(rules)]
+    vocab = {t: i for i, t in enumerate([*characters, *(a + b for a, b in harmless)])}
+    assert build(Model(vocab, harmless))[2]["live"] == rules
 
 
 FIGURES = {  # name: merges, live, tokens that merges cannot make
