@@ -18,12 +18,21 @@ struct TtMerge {
   tt_u32 rank, product;  // rank TT_NONE: the pair does not merge
 };
 
+TT_HD bool tt_may_merge(const TtPairTable& table, tt_u64 hash) {
+  if (table.filter == nullptr) return true;
+  const tt_u64 bit = hash >> table.filter_shift;
+  return (table.filter[bit >> 6] >> (bit & 63) & 1) != 0;
+}
+
 TT_HD void tt_prefetch_merge(const TtPairTable& table, tt_u32 left, tt_u32 right) {
-  TT_PREFETCH(table.slots + static_cast<tt_u64>(static_cast<tt_u32>(tt_hash_pair(left, right)) & table.mask) * 4);
+  const tt_u64 hash = tt_hash_pair(left, right);
+  if (tt_may_merge(table, hash)) TT_PREFETCH(table.slots + static_cast<tt_u64>(static_cast<tt_u32>(hash) & table.mask) * 4);
 }
 
 TT_HD TtMerge tt_find_merge(const TtPairTable& table, tt_u32 left, tt_u32 right) {
-  tt_u32 slot = static_cast<tt_u32>(tt_hash_pair(left, right)) & table.mask;
+  const tt_u64 hash = tt_hash_pair(left, right);
+  if (!tt_may_merge(table, hash)) return {TT_NONE, TT_NONE};
+  tt_u32 slot = static_cast<tt_u32>(hash) & table.mask;
   for (;;) {
     const tt_u32* s = table.slots + static_cast<tt_u64>(slot) * 4;
     if (s[0] == left && s[1] == right) return {s[2], s[3]};

@@ -135,6 +135,10 @@ struct TtBoundary {
 struct TtPairTable {
   const tt_u32* slots;  // [capacity * 4]: left, right, rank, product
   tt_u32 mask;
+  // Optional (null): bit `hash >> filter_shift` is set for every rule. Most pairs of symbols do not merge, and a filter that
+  // stays in a near cache says so without touching the table.
+  const tt_u64* filter;
+  tt_u32 filter_shift;
 };
 struct TtPieceTable {
   const tt_u32* slots;  // [capacity]: id or TT_NONE

@@ -83,7 +83,6 @@ struct Context::State {
   Scratch<std::uint32_t> origin;
   Scratch<std::uint8_t> right_states;
   BoundaryLot lot;
-  PieceEncoder::Piece pieces[boundary_lot];
   TokenBuffer tokens;
   // Trimming looks at the text that an added token matched; by index in `tokens`.
   struct Added {
@@ -150,28 +149,22 @@ void Context::State::normalized_segment(const Segment& given) {
     TOKTIER_COUNT(bytes_copied, segment.size + 1);
     segment = prefixed.view(segment.origin != nullptr);
   }
-  if (program.boundary.n_class == 0) {
-    const PieceEncoder::Piece whole{0, segment.size};
-    encoder.encode(segment, &whole, 1, tokens);
-    return;
-  }
-  BoundaryScan scan(program, segment.text, segment.size, program.boundary.n_token == 0, right_states);
-  std::uint32_t begin = 0;
-  bool dropped = false, more = true;
-  while (more) {
-    std::uint32_t count = 0;
-    const auto close = [&](std::uint32_t end) {
-      if (end > begin && !dropped) pieces[count++] = {begin, end};
-    };
-    more = scan.next(lot);
-    for (std::uint32_t k = 0; k < lot.count; ++k) {
-      close(lot.position[k]);
-      begin = lot.position[k];
-      dropped = lot.value[k] == TT_BOUNDARY_DROPPED;
+  // The lot holds the bounds of pieces: slot 0 is where the open piece began, the end of the segment closes the last one.
+  lot.position[0] = 0;
+  lot.value[0] = TT_BOUNDARY;
+  lot.count = 1;
+  if (program.boundary.n_class != 0) {
+    BoundaryScan scan(program, segment.text, segment.size, program.boundary.n_token == 0, right_states);
+    while (scan.next(lot)) {
+      const std::uint32_t last = lot.count - 1;
+      encoder.encode(segment, lot.position, lot.value, last, tokens);
+      lot.position[0] = lot.position[last];
+      lot.value[0] = lot.value[last];
+      lot.count = 1;
     }
-    if (!more) close(segment.size);
-    encoder.encode(segment, pieces, count, tokens);
   }
+  lot.position[1] = segment.size;
+  encoder.encode(segment, lot.position, lot.value, 1, tokens);
 }
 
 void Context::State::added_token(const Segment& segment, const AddedMatch& match) {

@@ -1,7 +1,6 @@
 // Ids of short pieces seen lately: bounded, two-way tables of one context. Keys are compared whole, so that what they hold
 // never affects what comes out; their size is fixed, so that memory does not grow with traffic.
 #pragma once
-#include <algorithm>
 #include <bit>
 #include <cstdint>
 #include <cstdlib>
@@ -23,12 +22,14 @@ struct PieceKey {
   PieceKey() = default;
   // `readable`: bytes that may be read from p on. `part`: a part of a piece is not looked up as a whole one, nor the other
   // way round.
-  PieceKey(const std::uint8_t* p, std::uint32_t n, std::uint64_t readable, bool part) {
+  PieceKey(const std::uint8_t* p, std::uint32_t n, std::uint64_t readable, bool part) { set(p, n, readable, part); }
+  // In place: a key copied right after its words were stored would wait for the stores.
+  void set(const std::uint8_t* p, std::uint32_t n, std::uint64_t readable, bool part) {
     if (readable >= Words * 8) {  // load whole words and blank out: no branch on the length
-      std::memcpy(word, p, Words * 8);
       for (unsigned i = 0; i < Words; ++i) {
-        const std::uint32_t filled = std::min(n > 8 * i ? n - 8 * i : 0u, 8u);
-        word[i] &= keep[filled];
+        std::uint64_t bytes;
+        std::memcpy(&bytes, p + i * 8, 8);
+        word[i] = bytes & keep.of_length[n][i];
       }
     } else {
       std::memset(word, 0, sizeof word);
@@ -42,17 +43,20 @@ struct PieceKey {
     return difference == 0;
   }
   std::uint64_t hash() const {
-    std::uint64_t h = 0;
-    for (unsigned i = 0; i < Words; ++i) {
-      h = (h ^ word[i]) * 0xD6E8FEB86659FD93ull;
-      h ^= h >> 32;
-    }
-    return h * 0x9E3779B97F4A7C15ull;
+    std::uint64_t h = word[0] * 0x9E3779B97F4A7C15ull;
+    for (unsigned i = 1; i < Words; ++i) h = (h ^ h >> 32 ^ word[i]) * 0xD6E8FEB86659FD93ull;
+    return (h ^ h >> 32) * 0x9E3779B97F4A7C15ull;
   }
 
  private:
-  static constexpr std::uint64_t keep[9] = {0,           0xFF,           0xFFFF,           0xFFFFFF,          0xFFFFFFFF,
-                                            0xFFFFFFFFFF, 0xFFFFFFFFFFFF, 0xFFFFFFFFFFFFFF, 0xFFFFFFFFFFFFFFFF};
+  struct Masks {
+    std::uint64_t of_length[longest + 1][Words];
+    constexpr Masks() : of_length{} {
+      for (std::uint32_t n = 0; n <= longest; ++n)
+        for (std::uint32_t byte = 0; byte < n; ++byte) of_length[n][byte / 8] |= std::uint64_t{0xFF} << (byte % 8 * 8);
+    }
+  };
+  static constexpr Masks keep{};
 };
 
 template <unsigned Words, unsigned Ids, unsigned SetBits>
@@ -105,8 +109,9 @@ class PieceCache {
   Entry* table_;
 };
 
-using ShortCache = PieceCache<2, 4, 14>;  // pieces of up to 15 bytes: 1 MiB, a set is one cache line
-using LongCache = PieceCache<4, 8, 11>;   // up to 31 bytes: 256 KiB
-static_assert(sizeof(ShortCache::Entry) == 32 && sizeof(LongCache::Entry) == 64);
+using ShortCache = PieceCache<2, 4, 15>;  // pieces of up to 15 bytes: 2 MiB, a set is one cache line
+using LongCache = PieceCache<4, 8, 12>;   // up to 31 bytes: 512 KiB
+using WideCache = PieceCache<8, 16, 9>;   // up to 63 bytes, rules of dashes and the like: 128 KiB
+static_assert(sizeof(ShortCache::Entry) == 32 && sizeof(LongCache::Entry) == 64 && sizeof(WideCache::Entry) == 128);
 
 }  // namespace toktier

@@ -12,36 +12,43 @@ namespace toktier {
 PieceEncoder::PieceEncoder(const Program& program)
     : program_(program), parts_apart_(program.flag(TT_FLAG_IGNORE_MERGES)), max_piece_(program.conf[TT_CONF_MAX_PIECE]) {}
 
-void PieceEncoder::encode(const Segment& segment, const Piece* pieces, std::uint32_t count, TokenBuffer& out) {
+void PieceEncoder::encode(const Segment& segment, const std::uint32_t* bounds, const std::uint8_t* dropped, std::uint32_t count,
+                          TokenBuffer& out) {
   constexpr std::uint32_t ahead = 16;
   ShortCache::Key keys[ahead];
   const ShortCache::Entry* sets[ahead];
+  const bool with_origin = segment.origin != nullptr;
   out_ = &out;
   TOKTIER_COUNT(piece_probes, count);
   for (std::uint32_t first = 0; first < count; first += ahead) {
     const std::uint32_t block = std::min(ahead, count - first);
-    const Piece* const piece = pieces + first;
+    const std::uint32_t* const bound = bounds + first;
     for (std::uint32_t k = 0; k < block; ++k) {
-      const std::uint32_t size = piece[k].end - piece[k].begin;
+      const std::uint32_t size = bound[k + 1] - bound[k];
       if (size > ShortCache::Key::longest) continue;
-      keys[k] = ShortCache::Key(segment.text + piece[k].begin, size, segment.size - piece[k].begin, false);
+      keys[k].set(segment.text + bound[k], size, segment.size - bound[k], false);
       sets[k] = short_.prefetch(keys[k]);
     }
+    std::uint32_t* ids = out.ids.room(ahead * ShortCache::most_ids);
     for (std::uint32_t k = 0; k < block; ++k) {
-      const std::uint32_t size = piece[k].end - piece[k].begin;
-      if (segment.origin == nullptr && size <= ShortCache::Key::longest) {
+      const std::uint32_t size = bound[k + 1] - bound[k];
+      if (size == 0 || dropped[first + k] == TT_BOUNDARY_DROPPED) continue;
+      if (size <= ShortCache::Key::longest && !with_origin) {
         if (const ShortCache::Entry* const hit = ShortCache::find(sets[k], keys[k])) {
-          std::memcpy(out.ids.room(ShortCache::most_ids), hit->ids, sizeof hit->ids);
-          out.ids.advance(hit->count());
+          std::memcpy(ids, hit->ids, sizeof hit->ids);
+          ids += hit->count();
           continue;
         }
       }
-      origin_ = segment.origin == nullptr ? nullptr : segment.origin + piece[k].begin;
-      text_ = segment.text + piece[k].begin;
-      readable_ = segment.size - piece[k].begin;
+      out.ids.resize(static_cast<std::size_t>(ids - out.ids.data()));
+      origin_ = with_origin ? segment.origin + bound[k] : nullptr;
+      text_ = segment.text + bound[k];
+      readable_ = segment.size - bound[k];
       mapped_ = nullptr;
       encode_uncached(size);
+      ids = out.ids.room(ahead * ShortCache::most_ids);
     }
+    out.ids.resize(static_cast<std::size_t>(ids - out.ids.data()));
   }
 }
 
@@ -60,16 +67,22 @@ typename Cache::Key PieceEncoder::key_of(const Stretch& s) const {
   return typename Cache::Key(text_ + s.begin, s.size, readable_ - s.begin, parts_apart_ && !s.is_piece);
 }
 
+template <typename Cache>
+bool PieceEncoder::emit_from(const Cache& cache, const Stretch& s) {
+  const typename Cache::Entry* const hit = cache.find(key_of<Cache>(s));
+  return hit != nullptr && emit_remembered(hit->ids, hit->count(), s);
+}
+
 // One of the caches, then the whole-piece table. A part is one token when merges alone make it so; an entry that only
 // ignore_merges reaches is not for parts.
 bool PieceEncoder::look_up(const Stretch& s) {
   TOKTIER_COUNT(piece_probes, 1);
   if (s.size <= ShortCache::Key::longest) {
-    const ShortCache::Entry* const hit = short_.find(key_of<ShortCache>(s));
-    if (hit != nullptr && emit_remembered(hit->ids, hit->count(), s)) return true;
+    if (emit_from(short_, s)) return true;
   } else if (s.size <= LongCache::Key::longest) {
-    const LongCache::Entry* const hit = long_.find(key_of<LongCache>(s));
-    if (hit != nullptr && emit_remembered(hit->ids, hit->count(), s)) return true;
+    if (emit_from(long_, s)) return true;
+  } else if (s.size <= WideCache::Key::longest) {
+    if (emit_from(wide_, s)) return true;
   }
   if (s.size > max_piece_) return false;
   const std::uint32_t id = tt_find_piece(program_.pieces, text_ + s.begin, s.size);
@@ -84,6 +97,8 @@ void PieceEncoder::remember(const Stretch& s, const std::uint32_t* ids, std::uin
     if (count <= ShortCache::most_ids) short_.insert(key_of<ShortCache>(s), ids, count);
   } else if (s.size <= LongCache::Key::longest) {
     if (count <= LongCache::most_ids) long_.insert(key_of<LongCache>(s), ids, count);
+  } else if (s.size <= WideCache::Key::longest) {
+    if (count <= WideCache::most_ids) wide_.insert(key_of<WideCache>(s), ids, count);
   }
 }
 
@@ -128,8 +143,8 @@ void PieceEncoder::merge_and_emit(const Stretch* stretch, std::uint32_t position
   auto count = static_cast<std::uint32_t>(symbols_.size());
   TOKTIER_COUNT(merge_steps, count);
   count = count <= TT_SMALL_PIECE ? tt_merge_small(program_.pairs, symbols_.data(), count) : merge_long(count);
-  if (stretch != nullptr && count <= LongCache::most_ids) {
-    std::uint32_t ids[LongCache::most_ids] = {};
+  if (stretch != nullptr && count <= WideCache::most_ids) {
+    std::uint32_t ids[WideCache::most_ids] = {};
     for (std::uint32_t i = 0; i < count; ++i) ids[i] = symbols_[i].id;
     remember(*stretch, ids, count);
   }

@@ -15,13 +15,11 @@ struct TokenBuffer {
 
 class PieceEncoder {
  public:
-  struct Piece {
-    std::uint32_t begin, end;  // bytes of the segment
-  };
-
   explicit PieceEncoder(const Program& program);
-  // Appends the ids of the pieces, in order. Many at once, so that what they will look up is under way before it is needed.
-  void encode(const Segment& segment, const Piece* pieces, std::uint32_t count, TokenBuffer& out);
+  // Appends the ids of `count` pieces that lie side by side: piece k is segment[bounds[k], bounds[k + 1]), and nothing when it is
+  // empty or dropped[k] is TT_BOUNDARY_DROPPED. Many at once, so that what they will look up is under way before it is needed.
+  void encode(const Segment& segment, const std::uint32_t* bounds, const std::uint8_t* dropped, std::uint32_t count,
+              TokenBuffer& out);
   std::size_t bytes() const;
   void release();
 
@@ -53,6 +51,8 @@ class PieceEncoder {
   void remember(const Stretch& stretch, const std::uint32_t* ids, std::uint32_t count);
   template <typename Cache>
   typename Cache::Key key_of(const Stretch& stretch) const;
+  template <typename Cache>
+  bool emit_from(const Cache& cache, const Stretch& stretch);
   void emit(std::uint32_t id, std::uint32_t begin, std::uint32_t end);
   void merge_and_emit(const Stretch* stretch, std::uint32_t position);
   std::uint32_t merge_long(std::uint32_t count);
@@ -62,6 +62,7 @@ class PieceEncoder {
   const std::uint32_t max_piece_;
   ShortCache short_;
   LongCache long_;
+  WideCache wide_;
 
   // Of the running call.
   TokenBuffer* out_ = nullptr;

@@ -17,6 +17,7 @@ const std::uint16_t zero_stage1[TT_TRIE_STAGE1] = {};
 const std::uint8_t zero_stage2[TT_TRIE_BLOCK] = {};
 const std::uint32_t empty_slots[4] = {TT_NONE, TT_NONE, TT_NONE, TT_NONE};
 
+constexpr std::uint32_t most_filter_bits = 20;       // log2: 128 KiB
 constexpr std::uint32_t longest_decomposition = 64;  // Unicode has 18; bounds what one hostile record can blow up
 
 struct Sections {
@@ -316,8 +317,7 @@ class Opener {
   void model() {
     const auto pairs = s_.get<std::uint32_t>(TT_SECTION_PAIR);
     check_pairs(pairs, p_.n_ids);
-    p_.pairs = pairs.size == 0 ? TtPairTable{empty_slots, 0}
-                               : TtPairTable{pairs.data, static_cast<std::uint32_t>(pairs.size / 4 - 1)};
+    pair_table(pairs);
     const std::uint32_t join = p_.conf[TT_CONF_JOIN_KIND];
     if (p_.conf[TT_CONF_MODEL] == TT_MODEL_BYTE_LEVEL) {
       const auto symbols = s_.get<std::uint32_t>(TT_SECTION_BSYM);
@@ -355,6 +355,23 @@ class Opener {
             p_.join_ascii[a << 1 | c >> 6] |= std::uint64_t{1} << (c & 63);
         }
     }
+  }
+
+  void pair_table(Array<std::uint32_t> pairs) {
+    p_.pairs = {empty_slots, 0, nullptr, 0};
+    if (pairs.size == 0) return;
+    const std::uint64_t capacity = pairs.size / 4;
+    // As many bits as slots, within what a second-level cache keeps: at most one pair in five passes without a rule.
+    std::uint32_t log = 6;
+    while (log < most_filter_bits && (std::uint64_t{1} << log) < capacity * 2) ++log;
+    p_.pair_filter.assign((std::size_t{1} << log) / 64, 0);
+    const std::uint32_t shift = 64 - log;
+    for (std::uint64_t i = 0; i < pairs.size; i += 4) {
+      if (pairs[i] == TT_NONE) continue;
+      const std::uint64_t bit = tt_hash_pair(pairs[i], pairs[i + 1]) >> shift;
+      p_.pair_filter[bit >> 6] |= std::uint64_t{1} << (bit & 63);
+    }
+    p_.pairs = {pairs.data, static_cast<std::uint32_t>(capacity - 1), p_.pair_filter.data(), shift};
   }
 
   void after() {

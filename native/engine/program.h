@@ -90,6 +90,7 @@ struct Program {
 
   // Model.
   TtPairTable pairs{};
+  std::vector<tt_u64> pair_filter;
   bool all_bytes = false;                  // every byte has an initial symbol
   const std::uint32_t* byte_symbol = nullptr;
   TtTrie<std::uint32_t> char_symbol{};

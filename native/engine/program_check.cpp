@@ -85,15 +85,22 @@ void check_hash(const char* section, Array<std::uint32_t> slots, std::uint32_t c
   require(slots.size % columns == 0 && (capacity & (capacity - 1)) == 0 && capacity <= 0x80000000ull, section,
           "its capacity is no power of two");
   std::uint64_t used = 0;
-  std::uint32_t bad = 0;
-  for (std::uint64_t i = 0; i < slots.size; i += columns) {
-    const bool empty = slots[i] == TT_NONE;
-    used += !empty;
-    std::uint32_t greatest = 0;
-    for (std::uint32_t k = 0; k < columns; ++k) greatest = std::max(greatest, slots[i + k]);
-    bad |= !empty & (greatest >= limit);
+  std::uint32_t greatest = 0;  // of id + 1 in used slots
+  if (columns == 1) {          // 2^19 slots are usual: this loop becomes vector code
+    std::uint32_t empty = 0;
+    for (std::uint64_t i = 0; i < slots.size; ++i) {
+      empty += slots[i] == TT_NONE;
+      greatest = std::max(greatest, slots[i] + 1);
+    }
+    used = capacity - empty;
+  } else {
+    for (std::uint64_t i = 0; i < slots.size; i += columns) {
+      if (slots[i] == TT_NONE) continue;
+      ++used;
+      for (std::uint32_t k = 0; k < columns; ++k) greatest = std::max(greatest, slots[i + k] == TT_NONE ? TT_NONE : slots[i + k] + 1);
+    }
   }
-  require(bad == 0, section, "an id is out of range");
+  require(greatest <= limit, section, "an id is out of range");
   require(used * 2 <= capacity && used < capacity, section, "it is more than half full, so that probing need not end");
 }
 

@@ -29,13 +29,13 @@ BoundaryScan::BoundaryScan(const Program& program, const std::uint8_t* text, std
 }
 
 bool BoundaryScan::next(BoundaryLot& lot) {
-  lot.count = 0;
   if (done_) return false;
+  const std::uint32_t before = lot.count;
   if (two_pass_)
     second_pass(lot);
   else
     one_pass(lot);
-  return lot.count != 0;
+  return lot.count != before;
 }
 
 void BoundaryScan::one_pass(BoundaryLot& lot) {
@@ -45,7 +45,7 @@ void BoundaryScan::one_pass(BoundaryLot& lot) {
   const std::uint8_t* const text = text_;
   const std::size_t size = size_;
   std::size_t i = at_, row = state_;
-  std::uint32_t count = 0;
+  std::uint32_t count = lot.count;
   TtPending pending = pending_;
   const auto sink = [&](std::size_t position, std::uint32_t value) {
     lot.position[count] = static_cast<std::uint32_t>(position);
@@ -94,7 +94,7 @@ void BoundaryScan::one_pass(BoundaryLot& lot) {
 
 void BoundaryScan::second_pass(BoundaryLot& lot) {
   const TtBoundary& b = program_.boundary;
-  std::uint32_t i = at_, left = state_, count = 0;
+  std::uint32_t i = at_, left = state_, count = lot.count;
   while (i < size_ && count < boundary_lot) {
     const std::uint32_t value = tt_boundary_value(b, left, *--right_);
     if (value != TT_NO_BOUNDARY) {
@@ -124,7 +124,7 @@ void split(const Program& program, std::string_view segment, SplitForm form, std
     BoundaryScan scan(program, reinterpret_cast<const std::uint8_t*>(segment.data()), static_cast<std::uint32_t>(segment.size()),
                       two_pass, right_states);
     BoundaryLot lot;
-    while (scan.next(lot))
+    while (lot.count = 0, scan.next(lot))
       for (std::uint32_t k = 0; k < lot.count; ++k) {
         const std::uint8_t drop = lot.value[k] == TT_BOUNDARY_DROPPED;
         if (lot.position[k] != 0) {

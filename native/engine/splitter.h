@@ -16,13 +16,14 @@ struct BoundaryLot {
   std::uint8_t value[boundary_lot];  // TT_BOUNDARY or TT_BOUNDARY_DROPPED
   std::uint32_t count;
 };
+static_assert(boundary_lot > 2 * (TT_MAX_PENDING + 2));
 
 // Boundaries of one segment, ascending; position 0 comes out like any other, or not at all where nothing is to be said of it.
 class BoundaryScan {
  public:
   // `right_states` is working memory of the two-pass form: one byte a character.
   BoundaryScan(const Program& program, const std::uint8_t* text, std::uint32_t size, bool two_pass, Scratch<std::uint8_t>& right_states);
-  // Fills the lot; false when there is nothing left (the lot is then empty).
+  // Appends to the lot until it is nearly full; false when there was nothing left. Room for TT_MAX_PENDING + 1 must be there.
   bool next(BoundaryLot& lot);
 
  private:
