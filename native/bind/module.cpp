@@ -8,5 +8,6 @@ NB_MODULE(_native, m) {
   m.attr("__doc__") = "Native engine of toktier (private: use the toktier package).";
   register_compile(m);
   register_program(m);
+  register_counters(m);
   if (!register_encoding(m.ptr()) || !register_encoding_batch(m.ptr()) || !register_encoder(m.ptr())) throw nanobind::python_error();
 }
