@@ -15,7 +15,7 @@ from tests.conformance.adapter import native_tokenizer
 from tests.conformance.corpus import SHOWN, Report, all_corpora, compare, sample, texts
 from tests.support.material import ROOT, SHARED, Artifacts, small_tokenizers
 
-SAMPLE_BYTES = 60_000  # of each corpus for each artifact
+SAMPLE_BYTES = 40_000  # of each corpus for each artifact
 
 NAMES = [] if SHARED is None else sorted(p.name.removesuffix(".json.zst") for p in (SHARED / "artifacts").glob("*.zst"))
 

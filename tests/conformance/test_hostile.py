@@ -13,7 +13,7 @@ from tests.conformance.hostile import compare_hostile, hostile_texts, plain_refe
 from tests.conformance.test_cases import REFUSED
 from tests.support.material import SHARED, Artifacts, load_json, small_tokenizers
 
-FAST, CI, FULL = 250, 1_500, 100_000
+FAST, CI, FULL = 250, 1_000, 100_000
 
 REAL = [] if SHARED is None else sorted(p.name.removesuffix(".json.zst") for p in (SHARED / "artifacts").glob("*.zst"))
 DERIVED = [] if SHARED is None else sorted(s["name"] for s in load_json(SHARED / "cases" / "derived.json"))
