@@ -1,4 +1,4 @@
-// The Encoding type: sequence, buffer, lazy offsets and tokens, comparison, pickling.
+// The Encoding type: sequence, buffer, lazy offsets and tokens, comparison. How one is made of parts: encoding_parts.cpp.
 #include "bind/encoding.h"
 
 #include <algorithm>
@@ -46,13 +46,6 @@ void dealloc(PyObject* self) {
   Py_DECREF(type);
 }
 
-Offset* copy_of(const Offset* offsets, std::size_t n) {
-  auto* copy = static_cast<Offset*>(std::malloc(std::max<std::size_t>(n, 1) * sizeof(Offset)));
-  if (copy == nullptr) return PyErr_NoMemory(), nullptr;
-  if (n != 0) std::memcpy(copy, offsets, n * sizeof(Offset));
-  return copy;
-}
-
 // Runs the text again into `scratch`, with offsets or surfaces. `before`: how many ids of this encoding stand before the result's, as
 // a row of a padded batch is longer than its text alone gives. Differing ids are an error: never a wrong offset.
 bool run_again(const EncodingObject* e, bool offsets, CallScratch& scratch, std::size_t& before) {
@@ -72,7 +65,7 @@ bool run_again(const EncodingObject* e, bool offsets, CallScratch& scratch, std:
   return set_internal_error("encoding the same text again gave other ids"), false;
 }
 
-bool need_offsets(EncodingObject* e) {
+bool make_offsets(EncodingObject* e) {
   if (e->offsets != nullptr) return true;
   if (e->program == nullptr) return set_unsupported_config("this Encoding was made from ids alone: it has no offsets"), false;
   ScratchLease scratch;
@@ -81,8 +74,7 @@ bool need_offsets(EncodingObject* e) {
   if (e->offsets != nullptr) return true;  // another thread was first
   std::vector<Offset> padded(std::size_t(e->count), Offset{0, 0});
   std::copy(scratch->result.offsets.begin(), scratch->result.offsets.end(), padded.begin() + std::ptrdiff_t(before));
-  e->offsets = copy_of(padded.data(), padded.size());
-  return e->offsets != nullptr;
+  return set_offsets(e, padded.data());
 }
 
 PyObject* str_of(std::string_view utf8) { return PyUnicode_DecodeUTF8(utf8.data(), Py_ssize_t(utf8.size()), nullptr); }
@@ -114,11 +106,7 @@ PyObject* get_ids(PyObject* self, void*) { return list_of_ids(as_encoding(self)-
 
 PyObject* get_offsets(PyObject* self, void*) {
   EncodingObject* e = as_encoding(self);
-  try {
-    if (!need_offsets(e)) return nullptr;
-  } catch (...) {
-    return set_from_current_exception(), nullptr;
-  }
+  if (!need_offsets(e)) return nullptr;
   Ref list(PyList_New(e->count));
   for (Py_ssize_t i = 0; list && i < e->count; ++i) {
     Ref pair(PyTuple_New(2)), begin(PyLong_FromUnsignedLong(e->offsets[i].begin)), end(PyLong_FromUnsignedLong(e->offsets[i].end));
@@ -130,16 +118,7 @@ PyObject* get_offsets(PyObject* self, void*) {
   return list.release();
 }
 
-PyObject* get_tokens(PyObject* self, void*) {
-  EncodingObject* e = as_encoding(self);
-  if (e->tokens != nullptr) return PySequence_List(e->tokens);
-  if (e->program == nullptr) return set_unsupported_config("this Encoding was made from ids alone: it has no tokens"), nullptr;
-  try {
-    return native_tokens(e);
-  } catch (...) {
-    return set_from_current_exception(), nullptr;
-  }
-}
+PyObject* get_tokens(PyObject* self, void*) { return encoding_tokens(as_encoding(self)); }
 
 PyObject* get_backend(PyObject* self, void*) { return Py_NewRef(as_encoding(self)->backend); }
 
@@ -246,118 +225,6 @@ int get_buffer(PyObject* self, Py_buffer* view, int flags) {
   return 0;
 }
 
-bool take_offsets(PyObject* object, std::size_t count, std::vector<Offset>& out) {
-  const Ref items(PySequence_Tuple(object));
-  if (!items) return false;
-  if (std::size_t(PyTuple_GET_SIZE(items.get())) != count)
-    return PyErr_SetString(PyExc_ValueError, "there must be one offset for each id"), false;
-  out.reserve(count);
-  for (std::size_t i = 0; i < count; ++i) {
-    const Ref pair(PySequence_Tuple(PyTuple_GET_ITEM(items.get(), Py_ssize_t(i))));
-    if (!pair) return false;
-    Offset offset;
-    if (PyTuple_GET_SIZE(pair.get()) != 2) return PyErr_SetString(PyExc_ValueError, "an offset is a pair (start, end)"), false;
-    const unsigned long begin = PyLong_AsUnsignedLong(PyTuple_GET_ITEM(pair.get(), 0));
-    const unsigned long end = PyErr_Occurred() ? 0 : PyLong_AsUnsignedLong(PyTuple_GET_ITEM(pair.get(), 1));
-    if (PyErr_Occurred()) return false;
-    if (begin > 0xFFFFFFFFul || end > 0xFFFFFFFFul) return PyErr_SetString(PyExc_ValueError, "an offset is beyond 2**32 - 1"), false;
-    offset.begin = std::uint32_t(begin);
-    offset.end = std::uint32_t(end);
-    out.push_back(offset);
-  }
-  return true;
-}
-
-Ref take_tokens(PyObject* object, Py_ssize_t count) {
-  const Ref items(PySequence_Tuple(object));
-  if (!items) return Ref();
-  if (PyTuple_GET_SIZE(items.get()) != count) return PyErr_SetString(PyExc_ValueError, "there must be one token for each id"), Ref();
-  Ref tokens(PyTuple_New(count));
-  for (Py_ssize_t i = 0; tokens && i < count; ++i) {
-    PyObject* token = PyTuple_GET_ITEM(items.get(), i);
-    PyObject* exact = PyUnicode_CheckExact(token) ? Py_NewRef(token) : PyUnicode_FromObject(token);  // TypeError unless a str
-    if (exact == nullptr) return Ref();
-    PyTuple_SET_ITEM(tokens.get(), i, exact);
-  }
-  return tokens;
-}
-
-PyObject* from_ids(PyObject*, PyObject* args, PyObject* kwargs) {
-  static const char* names[] = {"ids", "offsets", "tokens", "backend", nullptr};
-  PyObject *ids = nullptr, *offsets = Py_None, *tokens = Py_None, *backend = nullptr;
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|OOU:from_ids", const_cast<char**>(names), &ids, &offsets, &tokens, &backend))
-    return nullptr;
-  try {
-    std::vector<std::uint32_t> taken;
-    if (!take_ids(ids, taken)) return nullptr;
-    std::vector<Offset> spans;
-    if (offsets != Py_None && !take_offsets(offsets, taken.size(), spans)) return nullptr;
-    Ref strings = tokens == Py_None ? Ref() : take_tokens(tokens, Py_ssize_t(taken.size()));
-    if (tokens != Py_None && !strings) return nullptr;
-    Ref name(backend == nullptr ? PyUnicode_InternFromString("hf") : PyUnicode_FromObject(backend));
-    if (!name) return nullptr;
-    Ref made(new_encoding(taken.data(), taken.size(), offsets == Py_None ? nullptr : &spans, nullptr, nullptr, {}));
-    if (!made) return nullptr;
-    EncodingObject* e = as_encoding(made.get());
-    e->tokens = strings.release();
-    Py_SETREF(e->backend, name.release());
-    return made.release();
-  } catch (...) {
-    return set_from_current_exception(), nullptr;
-  }
-}
-
-// A pickle stands without the text and the program, so that offsets and tokens go along, as in the reference's.
-PyObject* reduce(PyObject* self, PyObject*) {
-  EncodingObject* e = as_encoding(self);
-  const bool native = e->program != nullptr;
-  const Ref make(PyObject_GetAttrString(reinterpret_cast<PyObject*>(encoding_type), "_restore"));
-  const Ref ids(PyBytes_FromStringAndSize(reinterpret_cast<const char*>(e->ids), e->count * Py_ssize_t(sizeof(std::uint32_t))));
-  if (!make || !ids) return nullptr;
-  Ref offsets = Ref::borrow(Py_None), tokens = Ref::borrow(Py_None);
-  if (native || e->offsets != nullptr) {
-    try {
-      if (!need_offsets(e)) return nullptr;
-    } catch (...) {
-      return set_from_current_exception(), nullptr;
-    }
-    offsets = Ref(PyBytes_FromStringAndSize(reinterpret_cast<const char*>(e->offsets), e->count * Py_ssize_t(sizeof(Offset))));
-  }
-  if (native || e->tokens != nullptr) tokens = Ref(get_tokens(self, nullptr));
-  if (!offsets || !tokens) return nullptr;
-  return Py_BuildValue("O(OOOO)", make.get(), ids.get(), offsets.get(), tokens.get(), e->backend);
-}
-
-PyObject* restore(PyObject*, PyObject* args) {
-  PyObject *ids, *offsets, *tokens, *backend;
-  if (!PyArg_ParseTuple(args, "SOOU:_restore", &ids, &offsets, &tokens, &backend)) return nullptr;
-  const Py_ssize_t count = PyBytes_GET_SIZE(ids) / Py_ssize_t(sizeof(std::uint32_t));
-  const bool spans = offsets != Py_None;
-  if (PyBytes_GET_SIZE(ids) % Py_ssize_t(sizeof(std::uint32_t)) != 0 ||
-      (spans && (!PyBytes_Check(offsets) || PyBytes_GET_SIZE(offsets) != count * Py_ssize_t(sizeof(Offset)))))
-    return PyErr_SetString(PyExc_ValueError, "this is no pickled Encoding"), nullptr;
-  Ref strings = tokens == Py_None ? Ref() : take_tokens(tokens, count);
-  if (tokens != Py_None && !strings) return nullptr;
-  Ref name(PyUnicode_FromObject(backend));
-  Ref made(name ? reinterpret_cast<PyObject*>(allocate(std::size_t(count))) : nullptr);
-  if (!made) return nullptr;
-  EncodingObject* e = as_encoding(made.get());
-  if (count != 0) std::memcpy(e->inside, PyBytes_AS_STRING(ids), std::size_t(PyBytes_GET_SIZE(ids)));
-  if (spans) {
-    std::vector<Offset> aligned;
-    try {
-      aligned.resize(std::size_t(count));
-    } catch (...) {
-      return set_from_current_exception(), nullptr;
-    }
-    if (count != 0) std::memcpy(aligned.data(), PyBytes_AS_STRING(offsets), std::size_t(PyBytes_GET_SIZE(offsets)));
-    if ((e->offsets = copy_of(aligned.data(), aligned.size())) == nullptr) return nullptr;
-  }
-  e->tokens = strings.release();
-  Py_SETREF(e->backend, name.release());
-  return made.release();
-}
-
 PyObject* size_of(PyObject* self, PyObject*) {
   const EncodingObject* e = as_encoding(self);
   const std::size_t offsets = e->offsets == nullptr ? 0 : std::size_t(e->count) * sizeof(Offset);
@@ -365,10 +232,10 @@ PyObject* size_of(PyObject* self, PyObject*) {
 }
 
 PyMethodDef methods[] = {
-    {"from_ids", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(from_ids)), METH_VARARGS | METH_KEYWORDS | METH_STATIC,
-     "An encoding that another engine made."},
-    {"_restore", restore, METH_VARARGS | METH_STATIC, "For pickle."},
-    {"__reduce__", reduce, METH_NOARGS, "For pickle."},
+    {"from_ids", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(encoding_from_ids)),
+     METH_VARARGS | METH_KEYWORDS | METH_STATIC, "An encoding that another engine made."},
+    {"_restore", encoding_restore, METH_VARARGS | METH_STATIC, "For pickle."},
+    {"__reduce__", encoding_reduce, METH_NOARGS, "For pickle."},
     {"__sizeof__", size_of, METH_NOARGS, "Size in bytes, without text and program."},
     {nullptr, nullptr, 0, nullptr}};
 
@@ -403,13 +270,40 @@ PyType_Spec spec = {"toktier._native.Encoding", int(offsetof(EncodingObject, ins
 
 PyObject* native_backend() { return native_name; }
 
+bool set_offsets(EncodingObject* e, const Offset* offsets) {
+  const std::size_t n = std::size_t(e->count);
+  auto* copy = static_cast<Offset*>(std::malloc(std::max<std::size_t>(n, 1) * sizeof(Offset)));
+  if (copy == nullptr) return PyErr_NoMemory(), false;
+  if (n != 0) std::memcpy(copy, offsets, n * sizeof(Offset));
+  e->offsets = copy;
+  return true;
+}
+
+bool need_offsets(EncodingObject* e) {
+  try {
+    return make_offsets(e);
+  } catch (...) {
+    return set_from_current_exception(), false;
+  }
+}
+
+PyObject* encoding_tokens(const EncodingObject* e) {
+  if (e->tokens != nullptr) return PySequence_List(e->tokens);
+  if (e->program == nullptr) return set_unsupported_config("this Encoding was made from ids alone: it has no tokens"), nullptr;
+  try {
+    return native_tokens(e);
+  } catch (...) {
+    return set_from_current_exception(), nullptr;
+  }
+}
+
 PyObject* new_encoding(const std::uint32_t* ids, std::size_t count, const std::vector<Offset>* offsets, PyObject* program,
                        PyObject* text, CallOptions options) {
   Ref made(reinterpret_cast<PyObject*>(allocate(count)));
   if (!made) return nullptr;
   EncodingObject* e = as_encoding(made.get());
   if (count != 0) std::memcpy(e->inside, ids, count * sizeof(std::uint32_t));
-  if (offsets != nullptr && (e->offsets = copy_of(offsets->data(), count)) == nullptr) return nullptr;
+  if (offsets != nullptr && !set_offsets(e, offsets->data())) return nullptr;
   e->program = Py_XNewRef(program);
   e->text = Py_XNewRef(text);
   e->options = options;

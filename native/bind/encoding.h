@@ -1,6 +1,7 @@
 // `_native.Encoding`: the ids of one text in the object itself, or a row of a batch. Offsets and tokens are made when asked for.
 #pragma once
 #include <cstdint>
+#include <vector>
 
 #include "bind/bind.h"
 #include "bind/program.h"
@@ -40,6 +41,16 @@ PyObject* new_encoding_row(PyObject* batch, const std::uint32_t* ids, std::size_
 
 inline bool is_encoding(PyObject* object) { return Py_TYPE(object) == encoding_type; }
 inline EncodingObject* as_encoding(PyObject* object) { return reinterpret_cast<EncodingObject*>(object); }
+
+// For encoding_parts.cpp. `offsets` has one for each id; the object must have none yet. On failure: false or null, and an error set.
+bool set_offsets(EncodingObject* e, const Offset* offsets);
+bool need_offsets(EncodingObject* e);                 // computes them where they are not there
+PyObject* encoding_tokens(const EncodingObject* e);   // a new list
+
+// Methods in encoding_parts.cpp.
+PyObject* encoding_from_ids(PyObject*, PyObject* args, PyObject* kwargs);
+PyObject* encoding_reduce(PyObject* self, PyObject*);
+PyObject* encoding_restore(PyObject*, PyObject* args);
 
 // Backend id of what this module encodes itself.
 PyObject* native_backend();  // borrowed str

@@ -55,7 +55,8 @@ def test_another_interpreter_is_refused() -> None:
 def test_the_stub_states_every_public_name() -> None:
     tree = ast.parse((ROOT / "toktier" / "_native.pyi").read_text(encoding="utf-8"))
     stated = {n.name: n for n in tree.body if isinstance(n, (ast.ClassDef, ast.FunctionDef))}
-    assert {n for n in dir(_native) if not n.startswith("_")} == set(stated)
+    only_counted = {"take_counters"}  # of a build with operation counts
+    assert {n for n in dir(_native) if not n.startswith("_")} - only_counted == set(stated)
     for name, node in stated.items():
         if isinstance(node, ast.ClassDef) and name != "ProgramError":
             members = {n.name for n in node.body if isinstance(n, ast.FunctionDef) and not n.name.startswith("__")}
