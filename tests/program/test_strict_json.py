@@ -107,6 +107,15 @@ def test_a_huge_file_is_refused_before_it_is_parsed(monkeypatch: pytest.MonkeyPa
         parse_json(b"x" * 11, "f")
 
 
+def test_more_values_than_any_file_has_are_refused_before_parsing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(strict_json, "MAX_VALUES", 100)
+    parse_json(b"[" + b"0," * 99 + b"0]", "f")
+    parse_json(b'["' + b"x" * 1000 + b'"]', "f")
+    for opening in (b"0", b"[]", b"{}"):
+        with pytest.raises(NotATokenizer, match="more than 100 values"):
+            parse_json(b"[" + (opening + b",") * 100 + b"0]", "f")
+
+
 @pytest.mark.parametrize("enabled", [True, False])
 def test_the_collector_is_left_as_it_was(enabled: bool) -> None:
     before = gc.isenabled()

@@ -14,7 +14,8 @@ from typing import Any, NoReturn
 
 from toktier.errors import ArtifactDamaged, NotATokenizer
 
-MAX_BYTES = 256 * 1024 * 1024  # seven times the largest known file; parsing takes about ten times the size in memory
+MAX_BYTES = 256 * 1024 * 1024  # seven times the largest known file
+MAX_VALUES = 16_000_000  # nine times the most values of a known file; each takes some 70 bytes of memory
 
 _SURROGATE_ESCAPE = re.compile(rb"\\u[dD][89a-fA-F]")
 # Everything up to the first lone surrogate: other bytes, other escapes, and surrogate escapes in pairs.
@@ -68,6 +69,11 @@ def parse_json(data: bytes, name: str) -> Any:
     check_size(size, name)
     if not size:
         raise _damaged(name, size, 0, "the file is empty", ends_early=True)
+    if size > MAX_VALUES and sum(map(data.count, (b"[", b"{", b","))) > MAX_VALUES:
+        raise NotATokenizer(
+            f"{name} ({size:,} bytes) has more than {MAX_VALUES:,} values; no tokenizer.json has as many",
+            details={"name": name, "size": size},
+        )
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError as error:
