@@ -54,7 +54,10 @@ def tails(reference: tokenizers.Tokenizer, skip: bool) -> list[TailRule]:
     """Every rule that is true of the decoder of this tokenizer."""
     kind = type(reference.decoder).__name__
     if kind == "ByteLevel":
-        return [NoTail(), ByteLevelTail(decode_of(reference, skip))]
+        decode = decode_of(reference, skip)
+        rules: list[TailRule] = [NoTail(), ByteLevelTail(decode, concatenates=False)]
+        normalized = any(token.normalized for token in reference.get_added_tokens_decoder().values())
+        return rules if normalized else [*rules, ByteLevelTail(decode)]
     return [NoTail(), ByteFallbackTail(byte_of(reference))]
 
 

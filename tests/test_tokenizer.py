@@ -284,3 +284,30 @@ def test_a_pool_of_processes_encodes() -> None:
     texts = [TEXT * n for n in range(1, 9)]
     with multiprocessing.get_context("spawn").Pool(2) as pool:
         assert pool.map(tok.count, texts) == tok.count_batch(texts)
+
+
+@pytest.mark.parametrize("path", small_tokenizers(), ids=lambda p: p.stem)
+@pytest.mark.parametrize("tokenizer", ["fast_cpu", "hf"])
+def test_a_stream_of_malformed_ids_decodes_each_a_bounded_number_of_times(
+    path: Path, tokenizer: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever decodes: the ids given to decode() in all, for N and for 2N ids that never complete a character."""
+    tok = toktier.from_file(path, tokenizer=tokenizer)
+    lead = next(i for i in map(tok.token_to_id, ("<0xE4>", "ä")) if i is not None)  # ä stands for the byte E4
+
+    def decoded(count: int) -> int:
+        total = 0
+        original = tok._decoder(False)
+
+        def counting(ids: Any) -> str:
+            nonlocal total
+            total += len(ids)
+            return original(ids)
+
+        monkeypatch.setattr(tok, "_decoder", lambda skip: counting)
+        stream = tok.decode_stream()
+        monkeypatch.undo()
+        assert [stream.step(lead) for _ in range(count)] == [None] * count
+        return total
+
+    assert decoded(1200) <= 2.2 * decoded(600)

@@ -71,10 +71,10 @@ class ByteLevelTail:
     not continue a character starts a new one, and no character is longer. Nearly every id has a byte: a few decide."""
 
     WINDOW = 16
-    concatenates = True
 
-    def __init__(self, decode: Callable[[Sequence[int]], str]) -> None:
+    def __init__(self, decode: Callable[[Sequence[int]], str], concatenates: bool = True) -> None:
         self._decode = decode
+        self.concatenates = concatenates
 
     def feed(self, token_id: int) -> None:
         return

@@ -143,8 +143,8 @@ class Tokenizer(EncoderBase):
     def decode_stream(self, prompt: Iterable[int] = (), *, skip_special_tokens: bool = False) -> DecodeStream:
         """Incremental decoding, equal to `tokenizers.decoders.DecodeStream`, default for special tokens included.
         `prompt`: ids that came before and whose text was already shown."""
-        native = self._native if self._native_decodes else None
-        tail = None if native is None else native.tail_rule(skip_special_tokens)
+        decode = self._decoder(skip_special_tokens)
+        tail = None if self._native is None else self._native.tail_rule(decode)
         specials = frozenset(self._facts.special_tokens.values()) if skip_special_tokens else frozenset()
         known, id_to_token = self._known_ids, self._facts.id_to_token
 
@@ -155,7 +155,7 @@ class Tokenizer(EncoderBase):
                 known.add(token_id)
             return token_id in specials
 
-        return DecodeStream(self._decoder(skip_special_tokens), is_silent, tail, prompt)
+        return DecodeStream(decode, is_silent, tail, prompt)
 
     @property
     def _native_decodes(self) -> bool:

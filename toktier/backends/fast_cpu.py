@@ -6,7 +6,7 @@ is a fault of the caller. Not here: compiling (`toktier.program`), when it serve
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -52,13 +52,18 @@ class FastCpuBackend:
             raise InternalError("this program leaves decoding to the reference")
         return self.program.decode(ids, skip_special_tokens)
 
-    def tail_rule(self, skip_special_tokens: bool) -> TailRule | None:
+    def tail_rule(self, decode: Callable[[Sequence[int]], str]) -> TailRule | None:
+        """What is known of the file's decoder that spares a stream work; `decode`: the one that the stream uses, native
+        or the reference's."""
         steps = self._meta["decoder"]
-        kinds = [step["type"] for step in steps or ()]
+        if not isinstance(steps, list):
+            return None
+        kinds = [step["type"] for step in steps]
         if kinds == ["ByteLevel"]:
-            return ByteLevelTail(lambda ids: self.decode(ids, skip_special_tokens))
-        strings = {step.get(key, "") for step in steps or () for key in ("text", "replacement")}
-        if "ByteFallback" in kinds and "ByteLevel" not in kinds and strings <= _HARMLESS:
+            # Where the reference decodes, it may put more between the bytes of an added token and the next.
+            return ByteLevelTail(decode, concatenates=self.decodes)
+        strings = {step.get(key, "") for step in steps for key in ("text", "replacement")}
+        if self.decodes and "ByteFallback" in kinds and "ByteLevel" not in kinds and strings <= _HARMLESS:
             return ByteFallbackTail(self._byte_tokens.get)
         return None
 

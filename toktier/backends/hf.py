@@ -154,9 +154,6 @@ class HfBackend:
         with _reference_errors("decode"):
             return reference.decode(ids, skip_special_tokens=skip_special_tokens)
 
-    def tail_rule(self, skip_special_tokens: bool) -> None:
-        return None
-
     @cached_property
     def vocab_size(self) -> int:
         return self.load().get_vocab_size(with_added_tokens=True)

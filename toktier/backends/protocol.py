@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, ClassVar, Protocol
 
 if TYPE_CHECKING:
     from toktier._native import Encoding, EncodingBatch
-    from toktier.decode_stream import TailRule
     from toktier.routing.vocabulary import BackendId
 
 Text = str | bytes | bytearray | memoryview
@@ -39,9 +38,6 @@ class Decoder(Protocol):
 
     def decode(self, ids: Iterable[int], skip_special_tokens: bool) -> str:
         """Text of `ids`; ids without a token are passed over."""
-
-    def tail_rule(self, skip_special_tokens: bool) -> TailRule | None:
-        """Knowledge about its decoder that spares a stream work, if there is any."""
 
 
 class Backend(Vocabulary, Decoder, Protocol):
