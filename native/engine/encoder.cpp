@@ -43,25 +43,6 @@ Spaces count_model_spaces(const Program& p, std::uint32_t id) {
   return spaces;
 }
 
-// String that the model has for an id, where it may differ from token_text(): in a byte-level model, raw bytes as characters.
-std::string model_string(const Program& p, std::uint32_t id) {
-  const std::string_view raw = p.raw_text(id);
-  if (p.byte_symbol == nullptr) return std::string(raw);
-  std::string mapped;
-  for (const char c : raw) {
-    const auto byte = static_cast<unsigned char>(c);
-    // Printable bytes are themselves, the other 68 follow from U+0100 in order: 00..20, 7F..A0, AD.
-    const std::uint32_t cp = byte < 0x21 ? 0x100u + byte : byte < 0x7F ? byte : byte < 0xA1 ? 0x121u + (byte - 0x7Fu) : byte == 0xAD ? 0x143u : byte;
-    if (cp < 0x80) {
-      mapped += static_cast<char>(cp);
-    } else {
-      mapped += static_cast<char>(0xC0 | cp >> 6);
-      mapped += static_cast<char>(0x80 | (cp & 0x3F));
-    }
-  }
-  return mapped;
-}
-
 }  // namespace
 
 struct Context::State {
@@ -195,16 +176,8 @@ void Context::State::trim(std::size_t begin, std::size_t end) {
 
 // Surfaces of tokens[begin, end), of which the first one is id number `first` of the result.
 void Context::State::surface(std::size_t begin, std::size_t end, std::size_t first, std::vector<Surface>& out) {
-  std::size_t next = 0;
-  for (std::size_t i = begin; i < end; ++i) {
-    while (next < matched.size() && matched[next].index < i) ++next;
-    const std::uint32_t id = tokens.ids[i];
-    if (next < matched.size() && matched[next].index == i) {
-      out.push_back({first + i - begin, std::move(matched[next].text)});
-    } else if ((program.token_flags[id] & TT_TOKEN_ADDED) != 0 && !program.raw_text(id).empty()) {
-      out.push_back({first + i - begin, model_string(program, id)});
-    }
-  }
+  for (Surface& s : matched)
+    if (s.index >= begin && s.index < end) out.push_back({first + s.index - begin, std::move(s.text)});
 }
 
 void Context::State::shrink() {

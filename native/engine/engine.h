@@ -46,8 +46,7 @@ struct EncodeOptions {
   bool post_process = true; // truncation, special tokens, trimmed offsets, padding; false: the core stream only
 };
 
-// An id whose token does not read token_string(id): an added token reads the text that it matched (white space that it stripped
-// included, normalized where it matches normalized text), a model token its own string where an added token has the same id.
+// The text that an added token matched: white space that it stripped included, normalized where it matches normalized text.
 struct Surface {
   std::size_t index;  // in Result::ids
   std::string text;

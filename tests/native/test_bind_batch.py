@@ -109,6 +109,16 @@ def test_the_first_bad_text_is_named(workers: int) -> None:
         encoder.encode_batch(texts, workers=workers)
 
 
+@pytest.mark.parametrize("lengths", [(1, 4), (4, 1)])
+def test_the_first_bad_text_is_named_whichever_is_found_first(lengths: tuple[int, int]) -> None:
+    """Two threads each walk through a long text to a surrogate at its end, and one is there before the other."""
+    texts = ["é" * 400_000 * n + "\ud800" for n in lengths]
+    for _ in range(10):
+        with pytest.raises(InvalidText) as caught:
+            shared_pair()[0].encode_batch(texts, workers=2)
+        assert caught.value.details == {"position": 400_000 * lengths[0], "item": 0}
+
+
 def test_an_iterator_that_fails() -> None:
     def texts() -> Any:
         yield "a"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import ctypes
 import gc
+import json
 import pickle
 import sys
 from array import array
@@ -13,10 +14,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tokenizers import Tokenizer
 
-from tests.support.native_encoders import pair, program_bytes, resident_bytes
+from tests.support.native_encoders import document, pair, program_bytes, resident_bytes
 from toktier import _native
 from toktier.errors import InvalidToken, UnsupportedConfig
+from toktier.program.compile import compile_tokenizer
 
 TEXT = "Hello world, 123 café 日本語 😀\n\n  the end"
 
@@ -401,3 +404,34 @@ def test_the_program_buffer_is_held_exactly_as_long() -> None:
     assert encoding.offsets
     del encoding
     buffer.append(0)
+
+
+@pytest.mark.parametrize("normalizer", [None, {"type": "Lowercase"}, {"type": "NFKC"}, {"type": "NFC"}])
+def test_tokens_of_added_tokens_read_what_they_matched(normalizer: dict[str, Any] | None) -> None:
+    """Stripped white space belongs to the token, and one that matches normalized text reads that."""
+    small: dict[str, Any] = {"vocab": {"a": 0, "Ġ": 1, "Ċ": 2, "b": 3, "c": 4, "<S>": 5}, "merges": []}
+    flags = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": False}
+    added = [
+        {"id": 9, "content": "<m>"} | flags | {"lstrip": True, "rstrip": True, "special": True},
+        {"id": 9, "content": "<S>"} | flags | {"normalized": True, "lstrip": True},
+        {"id": 9, "content": "ﬁX"} | flags | {"normalized": True},
+    ]
+    file = document("gpt2_like", normalizer=normalizer)
+    file["model"] |= small
+    file["added_tokens"] = added
+    text = json.dumps(file)
+    reference = Tokenizer.from_str(text)
+    encoder = _native.EncoderBase(_native.Program(compile_tokenizer(text.encode())))
+    for sample in (
+        "a  <m>  b",
+        "a \n<S>b ﬁX FIX fix",
+        "  <m>   <m> <S> c",
+        "a\u3000\u00a0<m>\u3000<S>",
+        "bc",
+        "<S><m>bc\n",
+    ):
+        expected = reference.encode(sample)
+        for encoding in (encoder.encode(sample), encoder.encode_batch(["", sample])[1]):
+            assert (encoding.ids, encoding.tokens) == (expected.ids, expected.tokens)
+            assert encoding.offsets == expected.offsets
+            assert pickle.loads(pickle.dumps(encoding)).tokens == expected.tokens
