@@ -56,8 +56,13 @@ void set_invalid_token(PyObject* token, Py_ssize_t index) {
   const Ref shown(PyObject_Repr(token));
   const char* text = shown ? PyUnicode_AsUTF8(shown.get()) : nullptr;
   if (text == nullptr) PyErr_Clear();
-  const std::string message = "ids[" + std::to_string(index) + "] is " + std::string(text == nullptr ? "of another type" : text).substr(0, 80) +
-                              ", not an integer from 0 to 4294967295";
+  std::string value = text == nullptr ? "of another type" : text;
+  if (value.size() > 80) {
+    std::size_t end = 80;
+    while ((static_cast<unsigned char>(value[end]) & 0xC0) == 0x80) --end;  // not inside a character
+    value = value.substr(0, end) + "...";
+  }
+  const std::string message = "ids[" + std::to_string(index) + "] is " + value + ", not an integer from 0 to 4294967295";
   const Ref details(Py_BuildValue("{s:n}", "index", index));
   if (details) raise("InvalidToken", message, details.get(), nullptr);
 }

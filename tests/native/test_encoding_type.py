@@ -242,11 +242,14 @@ def test_ids_come_from_any_integers(source: Any) -> None:
     assert _native.Encoding.from_ids(source) == [3, 70000]
 
 
-@pytest.mark.parametrize("bad", [[-1], [1 << 32], [1 << 90], [0.5], ["1"], [None], [1, 2, "x"], np.array([0.5])])
+@pytest.mark.parametrize(
+    "bad", [[-1], [1 << 32], [1 << 90], [0.5], ["1"], [None], [1, 2, "x"], np.array([0.5]), ["日" * 99], ["\ud800"]]
+)
 def test_ids_that_are_none(bad: Any) -> None:
     with pytest.raises(InvalidToken) as caught:
         _native.Encoding.from_ids(bad)
     assert caught.value.details["index"] == len(bad) - 1
+    assert len(str(caught.value)) < 200
 
 
 @pytest.mark.parametrize("bad", ["12", b"1234", bytearray(4), None, 5])
