@@ -283,6 +283,15 @@ def test_a_holder_that_never_lets_go(artifact: Path, cache: Path, monkeypatch: p
     assert "waited" in str(info.notice)
 
 
+def _fill(artifact: Path, cache: Path) -> None:
+    """Compiles in a process of its own, like the one under test: this one may have started under older sources."""
+    code = (
+        "import sys, pathlib; from toktier.program.store import load_or_compile;"
+        "load_or_compile(sys.argv[1], pathlib.Path(sys.argv[2]))"
+    )
+    subprocess.run([sys.executable, "-c", code, str(artifact), str(cache)], timeout=60, check=True)
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="drops privileges to prove the refusal; needs to start as root")
 def test_a_cache_of_another_user() -> None:
     code = """
@@ -302,11 +311,11 @@ def test_a_cache_of_another_user() -> None:
         root.chmod(0o755)
         (root / "t.json").write_bytes(maker.encoded(maker.minimal()))
         (root / "t.json").chmod(0o644)
-        _, info = load_or_compile(root / "t.json", root / "full")
-        assert info.path is not None
+        _fill(root / "t.json", root / "full")
         for path in (root / "full", root / "full" / "sources"):
             path.chmod(0o755)
-        info.path.chmod(0o644)
+        for path in (root / "full").glob("*.program"):
+            path.chmod(0o644)
         (root / "empty").mkdir(mode=0o755)
         done = subprocess.run(
             [
@@ -399,7 +408,7 @@ def test_bad_sources_leave_nothing(tmp_path: Path, cache: Path, monkeypatch: pyt
 
 
 def test_a_warm_load_imports_no_compiler(artifact: Path, cache: Path) -> None:
-    load_or_compile(artifact, cache)
+    _fill(artifact, cache)
     code = """
         import sys
         from pathlib import Path
