@@ -1,12 +1,12 @@
-// Opening a program file: header and section table, then every table that the engine follows is checked (program_check.h),
-// then the views and small derived tables of program.h are filled in. The digest is not checked here: the Python side does that
+// Opening a program file: after header and section table (program_sections.h) every table that the engine follows is checked
+// (program_check.h), then the views and small derived tables of program.h are filled in. The digest is not checked here: the Python side does that
 // before, and a reader that never trusts it can be fuzzed.
 #include "program.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include "program_check.h"
+#include "program_sections.h"
 
 namespace toktier {
 
@@ -19,69 +19,6 @@ const std::uint32_t empty_slots[4] = {TT_NONE, TT_NONE, TT_NONE, TT_NONE};
 
 constexpr std::uint32_t most_filter_bits = 20;       // log2: 128 KiB
 constexpr std::uint32_t longest_decomposition = 64;  // Unicode has 18; bounds what one hostile record can blow up
-
-struct Sections {
-  const std::uint8_t* data = nullptr;
-  std::uint64_t offset[TT_SECTION_COUNT] = {}, length[TT_SECTION_COUNT] = {};
-
-  template <typename T>
-  Array<T> get(TtSection s) const {
-    return {reinterpret_cast<const T*>(data + offset[s]), length[s] / sizeof(T)};
-  }
-  bool has(TtSection s) const { return length[s] != 0; }
-};
-
-constexpr const char* names[TT_SECTION_COUNT] = {
-#define TT_X(tag, size) #tag,
-    TT_SECTIONS(TT_X)
-#undef TT_X
-};
-constexpr std::uint32_t element_sizes[TT_SECTION_COUNT] = {
-#define TT_X(tag, size) size,
-    TT_SECTIONS(TT_X)
-#undef TT_X
-};
-
-template <typename T>
-T load(const std::uint8_t* p) {
-  T v;
-  std::memcpy(&v, p, sizeof v);
-  return v;
-}
-
-Sections read_sections(const std::uint8_t* data, std::size_t size) {
-  require(reinterpret_cast<std::uintptr_t>(data) % 8 == 0, "header", "the memory is not aligned to 8 bytes");
-  require(size >= TT_HEADER_SIZE && std::memcmp(data, "TTPROGRM", 8) == 0, "header", "this is no program file");
-  const auto version = load<std::uint32_t>(data + 8), count = load<std::uint32_t>(data + 12);
-  if (version != TT_FORMAT_VERSION) refuse("header", "format version " + std::to_string(version) + ", expected 1");
-  require(load<std::uint64_t>(data + 16) == size, "header", "the file does not have the size it states");
-  require(load<std::uint64_t>(data + 120) == 0, "header", "a reserved field is not zero");
-  require(count <= TT_MAX_SECTIONS, "header", "more than 64 sections");
-  std::uint64_t end = TT_HEADER_SIZE + std::uint64_t{TT_ENTRY_SIZE} * count;
-  require(end <= size, "header", "the section table is cut off");
-
-  Sections out;
-  out.data = data;
-  bool seen[TT_SECTION_COUNT] = {};
-  for (std::uint32_t i = 0; i < count; ++i) {
-    const std::uint8_t* entry = data + TT_HEADER_SIZE + std::uint64_t{TT_ENTRY_SIZE} * i;
-    std::uint32_t s = 0;
-    while (s < TT_SECTION_COUNT && std::memcmp(entry, names[s], 4) != 0) ++s;
-    require(s < TT_SECTION_COUNT, "header", "a section of unknown tag");
-    const auto element = load<std::uint32_t>(entry + 4);
-    const auto offset = load<std::uint64_t>(entry + 8), length = load<std::uint64_t>(entry + 16);
-    require(!seen[s], names[s], "the section stands twice");
-    require(element == element_sizes[s], names[s], "its element size is wrong");
-    require(load<std::uint64_t>(entry + 24) == 0, names[s], "a reserved field is not zero");
-    require(offset % TT_ALIGNMENT == 0 && length % element == 0, names[s], "its offset or length is not aligned");
-    require(offset >= end && offset <= size && length <= size - offset, names[s], "it overlaps another or leaves the file");
-    end = offset + length;
-    seen[s] = true;
-    out.offset[s] = offset;
-    out.length[s] = length;
-  }
-  return out;
-}
 
 class Opener {
  public:
@@ -102,22 +39,22 @@ class Opener {
  private:
   template <typename T>
   TtTrie<T> trie(TtSection first, TtSection second) const {
-    check_trie1(names[first], s_.get<std::uint16_t>(first), s_.get<T>(second).size);
+    check_trie1(section_names[first], s_.get<std::uint16_t>(first), s_.get<T>(second).size);
     return {s_.get<std::uint16_t>(first).data, s_.get<T>(second).data};
   }
 
   // Optional trie of bytes: absent reads as 0 everywhere.
   TtTrie<std::uint8_t> byte_trie(TtSection first, TtSection second, std::uint32_t limit) const {
     if (!s_.has(first) && !s_.has(second)) return {zero_stage1, zero_stage2};
-    check_below(names[second], s_.get<std::uint8_t>(second), limit);
+    check_below(section_names[second], s_.get<std::uint8_t>(second), limit);
     return trie<std::uint8_t>(first, second);
   }
 
   std::string_view text(TtSection section, std::uint32_t offset, std::uint32_t length) const {
     const auto bytes = s_.get<std::uint8_t>(section);
-    require(std::uint64_t{offset} + length <= bytes.size, names[section], "a string is out of range");
+    require(std::uint64_t{offset} + length <= bytes.size, section_names[section], "a string is out of range");
     const std::string_view view(reinterpret_cast<const char*>(bytes.data) + offset, length);
-    require(validate_utf8(view) == std::string_view::npos, names[section], "a string is not valid UTF-8");
+    require(validate_utf8(view) == std::string_view::npos, section_names[section], "a string is not valid UTF-8");
     return view;
   }
 
@@ -166,8 +103,8 @@ class Opener {
 
     const auto table = [&](TtSection section, std::uint64_t size, std::uint32_t limit) {
       const auto t = s_.get<std::uint8_t>(section);
-      require(t.size == size, names[section], "it has the wrong length");
-      check_below(names[section], t, limit);
+      require(t.size == size, section_names[section], "it has the wrong length");
+      check_below(section_names[section], t, limit);
       return t.data;
     };
     const std::uint64_t n = b.n_class;
@@ -211,7 +148,7 @@ class Opener {
 
   TtPieceTable look_up(TtSection section, Array<std::uint32_t> offsets, Array<std::uint8_t> bytes) const {
     const auto slots = s_.get<std::uint32_t>(section);
-    check_hash(names[section], slots, 1, p_.n_ids);
+    check_hash(section_names[section], slots, 1, p_.n_ids);
     if (slots.size == 0) return {empty_slots, 0, offsets.data, bytes.data};
     return {slots.data, static_cast<std::uint32_t>(slots.size - 1), offsets.data, bytes.data};
   }
@@ -237,8 +174,8 @@ class Opener {
     std::fill_n(m.root_child, 256, TT_NONE);
     std::fill_n(m.starts, 256, std::uint8_t{0});
     if (m.first_edge.size == 0 && m.edge_byte.size == 0 && m.edge_child.size == 0 && m.token.size == 0) return;
-    require(m.token.size > 0, names[first], "it has no root");
-    check_matcher(names[first], m, static_cast<std::uint32_t>(p_.added.size()));
+    require(m.token.size > 0, section_names[first], "it has no root");
+    check_matcher(section_names[first], m, static_cast<std::uint32_t>(p_.added.size()));
     m.two_bytes.assign(1024, 0);
     for (std::uint32_t e = 0; e < m.first_edge[1]; ++e) {
       const std::uint32_t byte = m.edge_byte[e], child = m.edge_child[e];
