@@ -167,7 +167,9 @@ def do_run(_: argparse.Namespace) -> None:
 def do_test(options: argparse.Namespace) -> None:
     install_editable()
     marks = {"fast": "not ci and not full", "ci": "not full", "full": ""}[options.tier]
-    call(PYTHON, "-m", "pytest", "-q", "-m", marks, *options.arguments)
+    # Over all cores, whole files to one worker: fixtures of a module are made once.
+    spread = ("-n", "auto", "--dist", "loadfile") if options.tier != "fast" else ()
+    call(PYTHON, "-m", "pytest", "-q", *spread, "-m", marks, *options.arguments)
     if options.tier != "fast" and not options.arguments:
         counted = variant("counters", "TOKTIER_COUNTERS=ON")
         test_counted(counted)
