@@ -117,17 +117,20 @@ def variant(name: str, *defines: str) -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1"}
 
 
-def sanitizer_library() -> str:
-    """Path of libasan, which must be loaded before the interpreter."""
+def sanitizer_libraries() -> str:
+    """What must be loaded before the interpreter: libasan, and libstdc++ so that it finds the exception functions."""
     compiler = os.environ.get("CXX") or shutil.which("g++") or "c++"
-    return subprocess.check_output([compiler, "-print-file-name=libasan.so"], text=True).strip()
+    names = ("libasan.so", "libstdc++.so.6")
+    return " ".join(
+        subprocess.check_output([compiler, f"-print-file-name={name}"], text=True).strip() for name in names
+    )
 
 
 def test_sanitized() -> None:
     """Native tests and the fuzz driver under AddressSanitizer and UndefinedBehaviorSanitizer."""
     env = variant("sanitize", "TOKTIER_SANITIZE=ON")
     env |= {
-        "LD_PRELOAD": sanitizer_library(),
+        "LD_PRELOAD": sanitizer_libraries(),
         # The interpreter itself leaks by design; what we allocate is checked by the leak loops of tests/native.
         "ASAN_OPTIONS": "detect_leaks=0:abort_on_error=1:allocator_may_return_null=1",
         "UBSAN_OPTIONS": "print_stacktrace=1:halt_on_error=1",
