@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from toktier._native import EncodingBatch
     from toktier.backends.fast_cpu import FastCpuBackend
     from toktier.backends.hf import HfBackend
-    from toktier.backends.protocol import Text
+    from toktier.backends.text import Text
     from toktier.routing.plan import Plan
 
 LOOKUPS = ("auto", "off")

@@ -1,1 +1,1 @@
-"""One small class for each engine, one protocol."""
+"""One small class for each engine."""

@@ -1,5 +1,6 @@
-"""The native engine as a backend: a compiled program, executed by `toktier._native`.
+"""The native engine as a backend: what a compiled program knows besides encoding: its decoder and its vocabulary.
 
+Encoding is the native type's own (`_native.EncoderBase`, which `Tokenizer` derives from), so that it enters no Python.
 Decoding that the program leaves to the reference (META `decode`) is not done here: `decodes` says so, and asking anyway
 is a fault of the caller. Not here: compiling (`toktier.program`), when it serves (`toktier.routing.plan`).
 """
@@ -10,8 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 from typing import Any, ClassVar
 
-from toktier._native import EncoderBase, Encoding, EncodingBatch, Program
-from toktier.backends.protocol import Text
+from toktier._native import Program
 from toktier.decode_stream import ByteFallbackTail, ByteLevelTail, TailRule
 from toktier.errors import InternalError
 from toktier.routing.vocabulary import BackendId
@@ -29,18 +29,6 @@ class FastCpuBackend:
         """`meta`: the META document of the program."""
         self.program = program
         self._meta = meta
-        self._encoder = EncoderBase(program)
-
-    def encode(self, text: Text, add_special_tokens: bool, plain: bool) -> Encoding:
-        return self._encoder.encode(text, add_special_tokens, plain=plain)
-
-    def encode_batch(
-        self, texts: Iterable[Text], add_special_tokens: bool, plain: bool, workers: int | None
-    ) -> EncodingBatch:
-        return self._encoder.encode_batch(texts, add_special_tokens, workers=workers, plain=plain)
-
-    def count(self, text: Text, add_special_tokens: bool, plain: bool) -> int:
-        return self._encoder.count(text, add_special_tokens, plain=plain)
 
     @property
     def decodes(self) -> bool:
@@ -69,8 +57,10 @@ class FastCpuBackend:
 
     @cached_property
     def _byte_tokens(self) -> dict[int, int]:
-        """Byte of every token that a ByteFallback decoder takes for one: `<0xNN>`, with two hexadecimal digits."""
-        spellings = {f"<0x{a}{b}>": int(a + b, 16) for a in "0123456789abcdefABCDEF" for b in "0123456789abcdefABCDEF"}
+        """Byte of every token that a ByteFallback decoder takes for one: `<0xNN>` of two hexadecimal digits, or of a plus
+        and one digit, which the reference reads as a number too."""
+        digits = "0123456789abcdefABCDEF"
+        spellings = {f"<0x{a}{b}>": int(a + b, 16) for a in "+" + digits for b in digits}
         found = ((self.program.token_to_id(token), byte) for token, byte in spellings.items())
         return {token_id: byte for token_id, byte in found if token_id is not None}
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from toktier import storage
 from toktier._native import Encoding, EncodingBatch
-from toktier.backends.protocol import Text
+from toktier.backends.text import Text
 from toktier.errors import (
     ArtifactHashMismatch,
     ArtifactNotFound,
