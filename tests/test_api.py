@@ -102,7 +102,9 @@ def test_explain_before_and_after_a_call() -> None:
     assert report["chain"] == ["fast_cpu", "hf"]
     assert report["counters"]["calls"] == {"fast_cpu": 1, "hf": 0}
     assert report["counters"]["native_bytes"] == 4
+    assert report["counters"]["decode_calls"] == {"fast_cpu": 0, "hf": 0}
     assert report["counters"]["reasons"] == {}
+    assert "status untested: no registry" in report["verdict"]
     assert any("registry: absent" in gate["summary"] and gate["open"] for gate in report["gates"])
     assert report["model_resolution"] == {"family": None, "source": "file", "path": str(BYTE_LEVEL)}
     assert json.loads(json.dumps(report)) == report
@@ -112,15 +114,16 @@ def test_explain_counts_the_reference_when_it_serves(unknown: Path) -> None:
     with pytest.warns(toktier.ToktierWarning):
         tok = toktier.from_file(unknown)
     tok.encode("hello worlds")
-    tok.encode_batch(["hello"])
+    tok.encode_batch(["hello", "worlds"])
+    tok.encode_batch([])
     tok.count("hello")
     report = tok.explain()
     assert report["backend"] == "hf"
     assert report["fingerprint"] is None
     assert report["last_execution_fallback"] == "R_PROGRAM_UNSUPPORTED"
     assert report["fallback_ever_occurred"]
-    assert report["counters"]["calls"] == {"fast_cpu": 0, "hf": 3}
-    assert report["counters"]["reasons"] == {"R_PROGRAM_UNSUPPORTED": 3}
+    assert report["counters"]["calls"] == {"fast_cpu": 0, "hf": 4}
+    assert report["counters"]["reasons"] == {"R_PROGRAM_UNSUPPORTED": 4}
     assert "model.type" in report["verdict"]
     assert "WordPiece" in report["verdict"]
 
@@ -132,7 +135,8 @@ def test_explain_counts_delegated_decoding() -> None:
     assert tok.decode(ids) == reference_of(DELEGATED).decode(ids.ids)
     counters = tok.explain()["counters"]
     assert counters["reasons"] == {"R_DECODE_REFERENCE": 1}
-    assert counters["calls"] == {"fast_cpu": 1, "hf": 1}
+    assert counters["calls"] == {"fast_cpu": 1, "hf": 0}
+    assert counters["decode_calls"] == {"fast_cpu": 0, "hf": 1}
 
 
 # routing from outside

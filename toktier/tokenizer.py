@@ -76,18 +76,21 @@ class Tokenizer(EncoderBase):
         # Without a store there is nothing to look up: "auto" and "off" are the same.
         if self._serving is self._native:
             return super().encode(text, add_special_tokens, plain=plain)
-        self._counters.called(BackendId.HF, self._fallback)
-        return self._reference.encode(text, add_special_tokens, plain)
+        encoding = self._reference.encode(text, add_special_tokens, plain)
+        self._counters.encoded(BackendId.HF, 1, self._fallback)
+        return encoding
 
     def _encode_batch_routed(
         self, texts: Iterable[Text], add_special_tokens: bool, workers: int | None, plain: bool
     ) -> EncodingBatch:
-        self._counters.called(BackendId.HF, self._fallback)
-        return self._reference.encode_batch(texts, add_special_tokens, plain, workers)
+        batch = self._reference.encode_batch(texts, add_special_tokens, plain, workers)
+        self._counters.encoded(BackendId.HF, len(batch), self._fallback)
+        return batch
 
     def _count_routed(self, text: Text, add_special_tokens: bool, plain: bool) -> int:
-        self._counters.called(BackendId.HF, self._fallback)
-        return self._reference.count(text, add_special_tokens, plain)
+        count = self._reference.count(text, add_special_tokens, plain)
+        self._counters.encoded(BackendId.HF, 1, self._fallback)
+        return count
 
     def _count_batch_routed(
         self, texts: Iterable[Text], add_special_tokens: bool, workers: int | None, plain: bool
@@ -164,13 +167,19 @@ class Tokenizer(EncoderBase):
     def _decoder(self, skip_special_tokens: bool) -> Callable[[Iterable[int]], str]:
         if self._native_decodes and self._native is not None:
             native = self._native
-            return lambda ids: native.decode(ids, skip_special_tokens)
+
+            def decode_natively(ids: Iterable[int]) -> str:
+                text = native.decode(ids, skip_special_tokens)
+                self._counters.decoded(BackendId.FAST_CPU)
+                return text
+
+            return decode_natively
         reason = Reason.DECODE_REFERENCE if self._serving is self._native else self._fallback
 
         def decode(ids: Iterable[int]) -> str:
-            checked = _id_list(ids)
-            self._counters.called(BackendId.HF, reason)
-            return self._reference.decode(checked, skip_special_tokens)
+            text = self._reference.decode(_id_list(ids), skip_special_tokens)
+            self._counters.decoded(BackendId.HF, reason)
+            return text
 
         return decode
 

@@ -57,8 +57,8 @@ class FastCpuBackend:
 
     @cached_property
     def _byte_tokens(self) -> dict[int, int]:
-        """Byte of every token that a ByteFallback decoder takes for one: `<0xNN>` of two hexadecimal digits, or of a plus
-        and one digit, which the reference reads as a number too."""
+        """Byte of every token that a ByteFallback decoder takes for one: `<0xNN>` of two hexadecimal digits, or of a
+        plus and one digit, which the reference reads as a number too."""
         digits = "0123456789abcdefABCDEF"
         spellings = {f"<0x{a}{b}>": int(a + b, 16) for a in "+" + digits for b in digits}
         found = ((self.program.token_to_id(token), byte) for token, byte in spellings.items())

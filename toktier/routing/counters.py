@@ -1,6 +1,6 @@
-"""What happened since a tokenizer was loaded: calls by backend, and steps down the chain by reason code.
+"""What happened since a tokenizer was loaded: texts and decodings by backend, steps down the chain by reason code.
 
-Calls of the native engine are counted by the engine itself, without a Python frame; they are read when asked for.
+Texts of the native engine are counted by the engine itself, without a Python frame; they are read when asked for.
 Not here: what was planned (`plan`), how it is told (`explain`).
 """
 
@@ -18,20 +18,34 @@ class Counters:
     def __init__(self) -> None:
         self._guard = threading.Lock()
         self._reasons: Counter[Reason] = Counter()
-        self._calls: Counter[BackendId] = Counter()
+        self._texts: Counter[BackendId] = Counter()
+        self._decodings: Counter[BackendId] = Counter()
 
-    def called(self, backend: BackendId, fallback: Reason | None = None) -> None:
-        """One call was served by `backend`; `fallback`: why by it and not by one above."""
+    def encoded(self, backend: BackendId, texts: int, fallback: Reason | None = None) -> None:
+        """`backend` encoded or counted so many texts; `fallback`: why it and not one above."""
+        self._add(self._texts, backend, texts, fallback)
+
+    def decoded(self, backend: BackendId, fallback: Reason | None = None) -> None:
+        """`backend` decoded a list of ids; `fallback`: why it and not one above."""
+        self._add(self._decodings, backend, 1, fallback)
+
+    def _add(self, to: Counter[BackendId], backend: BackendId, count: int, fallback: Reason | None) -> None:
+        if count == 0:
+            return
         with self._guard:
-            self._calls[backend] += 1
+            to[backend] += count
             if fallback is not None:
-                self._reasons[fallback] += 1
+                self._reasons[fallback] += count
 
     def reasons(self) -> dict[str, int]:
         """Steps down the chain by reason code, in code order; reasons that never occurred are left out."""
         with self._guard:
             return {reason.value: self._reasons[reason] for reason in sorted(self._reasons)}
 
-    def calls(self, backend: BackendId) -> int:
+    def texts(self, backend: BackendId) -> int:
         with self._guard:
-            return self._calls[backend]
+            return self._texts[backend]
+
+    def decodings(self, backend: BackendId) -> int:
+        with self._guard:
+            return self._decodings[backend]

@@ -1,4 +1,8 @@
-"""explain(): the plan and what happened since, as JSON-able dicts. Prints what was decided, decides nothing."""
+"""explain(): the plan and what happened since, as JSON-able dicts. Prints what was decided, decides nothing.
+
+The backend that encodes and the one that decodes are fixed when a tokenizer is loaded, so that "the last call" needs no
+record of its own: what served once serves always. Counting that it did is all that a call costs.
+"""
 
 from __future__ import annotations
 
@@ -6,16 +10,27 @@ from typing import Any
 
 from toktier.routing.counters import Counters
 from toktier.routing.plan import Plan
-from toktier.routing.vocabulary import CERTIFIED_REFERENCE_VERSIONS, POLICIES, REASON_MEANINGS, BackendId, Status
+from toktier.routing.vocabulary import (
+    CERTIFIED_REFERENCE_VERSIONS,
+    POLICIES,
+    REASON_MEANINGS,
+    BackendId,
+    Reason,
+    Status,
+)
 
 _PATHS = {BackendId.HF: "reference", BackendId.FAST_CPU: "native", BackendId.GPU: "gpu"}
 
 
 def summarise(plan: Plan, counters: Counters, native_calls: int, program: dict[str, Any] | None) -> dict[str, Any]:
-    """The headline. `native_calls`: encode calls that the native engine served; `program`: facts of its file."""
+    """The headline. `native_calls`: texts that the native engine encoded or counted; `program`: facts of its file."""
     assert plan.serves is not None
-    calls = counters.calls(plan.serves) + (native_calls if plan.serves is BackendId.FAST_CPU else 0)
-    fallback = plan.involuntary if calls else None
+    decoder = BackendId.HF if _decode_by_reference(plan) else plan.serves
+    encoded = native_calls if plan.serves is BackendId.FAST_CPU else counters.texts(plan.serves)
+    decoded = counters.decodings(decoder)
+    gate = plan.involuntary
+    fallback = None if gate is None or gate.reason is None else gate.reason.value
+    decode_fallback = fallback if decoder is plan.serves else Reason.DECODE_REFERENCE.value
     return {
         "backend": plan.serves.value,
         "status": plan.status.value,
@@ -24,12 +39,15 @@ def summarise(plan: Plan, counters: Counters, native_calls: int, program: dict[s
         "reasons": [gate.reason.value for gate in plan.closed if gate.reason is not None],
         "artifact_sha256": plan.program.artifact_sha256,
         "fingerprint": plan.program.fingerprint,
-        "last_execution_backend": plan.serves.value if calls else None,
-        "last_execution_path": _PATHS[plan.serves] if calls else None,
-        "last_execution_source": "text" if calls else None,
-        "last_execution_fallback": None if fallback is None or fallback.reason is None else fallback.reason.value,
+        "last_execution_backend": plan.serves.value if encoded else None,
+        "last_execution_path": _PATHS[plan.serves] if encoded else None,
+        "last_execution_source": "text" if encoded else None,
+        "last_execution_fallback": fallback if encoded else None,
+        "last_decode_backend": decoder.value if decoded else None,
+        "last_decode_path": _PATHS[decoder] if decoded else None,
+        "last_decode_fallback": decode_fallback if decoded else None,
         "fallback_ever_occurred": bool(counters.reasons()),
-        "decode": "reference" if _decode_by_reference(plan) else _PATHS[plan.serves],
+        "decode": _PATHS[decoder],
         "program": program,
     }
 
@@ -41,7 +59,7 @@ def report(
     program: dict[str, Any] | None,
     resolution: dict[str, Any],
 ) -> dict[str, Any]:
-    """Everything: the summary, the request, the facts, every gate, admission, waivers, counters. `native`: calls and
+    """Everything: the summary, the request, the facts, every gate, admission, waivers, counters. `native`: texts and
     bytes of the native engine; `resolution`: where the tokenizer.json came from."""
     request = plan.request
     return {
@@ -56,9 +74,7 @@ def report(
             "gpu_disabled": request.gpu_disabled,
         },
         "gates": [gate.to_dict() for gate in plan.gates],
-        "reason_meanings": {
-            gate.reason.value: REASON_MEANINGS[gate.reason] for gate in plan.gates if gate.reason is not None
-        },
+        "reason_meanings": {reason.value: REASON_MEANINGS[reason] for reason in _reasons(plan)},
         "probe": {
             "reference_version": plan.facts.reference_version,
             "reference_versions_certified": list(CERTIFIED_REFERENCE_VERSIONS),
@@ -75,8 +91,9 @@ def report(
         "counters": {
             "calls": {
                 BackendId.FAST_CPU.value: native[0],
-                BackendId.HF.value: counters.calls(BackendId.HF),
+                BackendId.HF.value: counters.texts(BackendId.HF),
             },
+            "decode_calls": {b.value: counters.decodings(b) for b in (BackendId.FAST_CPU, BackendId.HF)},
             "native_bytes": native[1],
             "reasons": counters.reasons(),
         },
@@ -87,6 +104,14 @@ def _decode_by_reference(plan: Plan) -> bool:
     return plan.serves is BackendId.HF or plan.program.decode_by_reference
 
 
+def _reasons(plan: Plan) -> list[Reason]:
+    """Every code that the report can hold: of the gates, and of decoding at run time."""
+    reasons = [gate.reason for gate in plan.gates if gate.reason is not None]
+    if plan.serves is not BackendId.HF and plan.program.decode_by_reference:
+        reasons.append(Reason.DECODE_REFERENCE)
+    return reasons
+
+
 def _verdict(plan: Plan) -> str:
     """One sentence for people."""
     assert plan.serves is not None
@@ -95,6 +120,8 @@ def _verdict(plan: Plan) -> str:
         return "the reference serves, as asked" if gate is None else f"the reference serves: {gate.summary}"
     ground = next(g.summary for g in plan.gates if g.backend is plan.serves and g.name == "registry")
     text = f"{plan.serves.value} serves ({ground})"
+    if plan.admission.registry is None:
+        text += f", status {plan.status.value}: no registry speaks about any tokenizer yet"
     if plan.status is Status.EXPERIMENTAL or plan.waivers:
         text += ", experimental: equality is not shown"
     return text

@@ -78,7 +78,8 @@ REASON_MEANINGS: dict[Reason, str] = {
     Reason.BACKEND_NOT_SELECTED: "the caller named another backend",
     Reason.GPU_DISABLED: "the GPU is switched off by configuration or by device=cpu",
     Reason.NO_GPU_DETECTED: "no usable GPU was found",
-    Reason.DECODE_REFERENCE: "reference versions differ in decoding normalized added tokens: the installed one decodes",
+    Reason.DECODE_REFERENCE: "decoding is left to the installed reference: the file has normalized added tokens, which "
+    "versions of the reference decode differently, or a decoder that the engine has not",
 }
 
 
