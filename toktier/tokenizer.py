@@ -170,7 +170,7 @@ class Tokenizer(EncoderBase):
 
             def decode_natively(ids: Iterable[int]) -> str:
                 text = native.decode(ids, skip_special_tokens)
-                self._counters.decoded(BackendId.FAST_CPU)
+                self._counters.decoded_natively()
                 return text
 
             return decode_natively

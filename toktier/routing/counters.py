@@ -20,10 +20,17 @@ class Counters:
         self._reasons: Counter[Reason] = Counter()
         self._texts: Counter[BackendId] = Counter()
         self._decodings: Counter[BackendId] = Counter()
+        self._native_decodings = 0
 
     def encoded(self, backend: BackendId, texts: int, fallback: Reason | None = None) -> None:
         """`backend` encoded or counted so many texts; `fallback`: why it and not one above."""
         self._add(self._texts, backend, texts, fallback)
+
+    def decoded_natively(self) -> None:
+        """The native engine decoded a list of ids: apart from the others, because a look-up by backend takes longer than
+        decoding a few ids."""
+        with self._guard:
+            self._native_decodings += 1
 
     def decoded(self, backend: BackendId, fallback: Reason | None = None) -> None:
         """`backend` decoded a list of ids; `fallback`: why it and not one above."""
@@ -48,4 +55,4 @@ class Counters:
 
     def decodings(self, backend: BackendId) -> int:
         with self._guard:
-            return self._decodings[backend]
+            return self._decodings[backend] + (self._native_decodings if backend is BackendId.FAST_CPU else 0)
