@@ -16,8 +16,6 @@ MAX_SAFE_INTEGER = 2**53 - 1
 TAG_FINGERPRINT = "toktier.fingerprint.v1"
 TAG_COMPILER = "toktier.compiler.v1"
 TAG_TABLE = "toktier.table.v1"
-TAG_BUNDLE = "toktier.bundle.v1"
-TAG_REGISTRY = "toktier.registry.v1"
 TAG_PINS = "toktier.pins.v1"
 
 

@@ -110,19 +110,25 @@ class _Setting:
     kind: type
     parse: Callable[[str], Any]
     default: Any
+    note: str | None = None  # what people would otherwise expect of it, and does not happen
 
 
 # The one table of settings: field of Config and Settings, key of config.toml, environment variable.
 _SETTINGS: tuple[_Setting, ...] = (
     _Setting("offline", "TOKTIER_OFFLINE", bool, _boolean, False),
-    _Setting("log_level", "TOKTIER_LOG_LEVEL", str, _log_level, "warning"),
+    _Setting(
+        "log_level",
+        "TOKTIER_LOG_LEVEL",
+        str,
+        _log_level,
+        "warning",
+        note="debug: the command shows the trace of an error; the other levels change nothing yet",
+    ),
     _Setting("disable_gpu", "TOKTIER_DISABLE_GPU", bool, _boolean, False),
-    _Setting("diagnostics", "TOKTIER_DIAGNOSTICS", bool, _boolean, False),
+    _Setting("diagnostics", "TOKTIER_DIAGNOSTICS", bool, _boolean, False, note="not used yet"),
     _Setting("tokenizer", "TOKTIER_TOKENIZER", str, _backend_name, "auto"),
     _Setting("tokenizer_fallback", "TOKTIER_TOKENIZER_FALLBACK", bool, _boolean, True),
 )
-
-VARIABLES: tuple[str, ...] = ("TOKTIER_HOME", *(s.variable for s in _SETTINGS))
 
 
 def resolve_settings(config: Config | None = None, *, environ: Mapping[str, str] | None = None) -> Settings:
@@ -281,3 +287,8 @@ def _bad_file(path: Path, problem: str) -> ConfigInvalid:
 def setting_names() -> tuple[str, ...]:
     """Names of all settings, in the order that `config show` prints them."""
     return tuple(f.name for f in fields(Settings) if f.name not in ("origins",))
+
+
+def setting_notes() -> dict[str, str]:
+    """For settings that do less than their name promises: what they do."""
+    return {s.name: s.note for s in _SETTINGS if s.note is not None}

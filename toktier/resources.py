@@ -19,8 +19,3 @@ def data_root() -> Path:
 def tables_dir() -> Path:
     """Directory of the shipped tables."""
     return data_root() / "tables"
-
-
-def kernels_dir() -> Path:
-    """Directory of the kernel sources and shared headers."""
-    return data_root() / "kernels"

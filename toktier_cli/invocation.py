@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,14 +16,14 @@ GLOBAL_HELP = (
     ("-q, --quiet", "Nothing on stderr but errors"),
     ("--offline", "Never use the network"),
     ("--home DIR", "Directory for cache, state and config.toml (TOKTIER_HOME)"),
-    ("--no-color", "Plain text (also NO_COLOR)"),
+    ("--no-color", "Accepted; all output is plain text"),
     ("-V, --version", "Print the version"),
 )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Invocation:
-    """The global options of one run. `tty`: stdout is a terminal."""
+    """The global options of one run. `tty`: stdout is a terminal. `no_color` changes nothing: nothing is coloured."""
 
     json: bool = False
     quiet: bool = False
@@ -88,13 +87,3 @@ def take_global_options(arguments: list[str]) -> tuple[Invocation, list[str]]:
     if "home" in values and (not values["home"] or values["home"].startswith("-")):
         raise UsageError("option --home needs a directory", remedy="toktier --help")
     return Invocation(**values, tty=sys.stdout.isatty()), rest
-
-
-def color_allowed(invocation: Invocation) -> bool:
-    """Whether stdout may carry colour: a terminal, and nobody objects."""
-    return (
-        invocation.interactive
-        and not invocation.no_color
-        and not os.environ.get("NO_COLOR")
-        and os.environ.get("TERM") != "dumb"
-    )

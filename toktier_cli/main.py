@@ -33,13 +33,14 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _run(arguments: list[str]) -> int:
     wants_json = "--json" in arguments  # enough to report an error among the global options
+    home = None
     try:
         if any(option in arguments for option in VERSION_OPTIONS) and set(arguments) <= {*VERSION_OPTIONS, "--json"}:
             return _version(wants_json)  # before anything else is imported
         from toktier_cli.invocation import take_global_options
 
         invocation, rest = take_global_options(arguments)
-        wants_json = invocation.json
+        wants_json, home = invocation.json, invocation.home
         if rest and rest[0] in VERSION_OPTIONS:
             return _version(wants_json)
         from toktier_cli.app import run
@@ -50,7 +51,7 @@ def _run(arguments: list[str]) -> int:
     except BrokenPipeError:
         raise
     except BaseException as error:
-        return _fail(error, wants_json)
+        return _fail(error, wants_json, home)
 
 
 def _version(wants_json: bool) -> int:
@@ -82,7 +83,7 @@ def _write_document(name: str, document: dict[str, Any], exit_code: int) -> None
     sys.stdout.flush()
 
 
-def _fail(error: BaseException, wants_json: bool) -> int:
+def _fail(error: BaseException, wants_json: bool, home: str | None) -> int:
     from toktier_cli.failure import as_toktier_error
 
     fault = as_toktier_error(error)
@@ -94,11 +95,23 @@ def _fail(error: BaseException, wants_json: bool) -> int:
         sys.stderr.write(f"error: {fault.message}\n")
         if fault.remedy:
             sys.stderr.write(f"hint: {fault.remedy}\n")
-    if os.environ.get("TOKTIER_LOG_LEVEL", "").lower() == "debug":
+    if _wants_trace(home):
         import traceback
 
         traceback.print_exception(error)
     return int(fault.exit_code)
+
+
+def _wants_trace(home: str | None) -> bool:
+    """Whether the variable or config.toml says debug. The settings may be what failed: then the variable decides."""
+    if os.environ.get("TOKTIER_LOG_LEVEL", "").lower() == "debug":
+        return True
+    from toktier.config import Config, resolve_settings
+
+    try:
+        return resolve_settings(Config(home=home)).log_level == "debug"
+    except Exception:
+        return False
 
 
 def _stdout_takes_data() -> bool:

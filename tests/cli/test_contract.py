@@ -196,6 +196,28 @@ def test_an_exception_that_nobody_foresaw_is_internal_with_a_way_to_the_trace(tm
     assert "Traceback" in debug.stderr
 
 
+def test_debug_in_the_configuration_file_shows_the_trace_too(tmp_path: Path) -> None:
+    site = tmp_path / "site"
+    site.mkdir()
+    (site / "sitecustomize.py").write_text("import toktier_cli.table\ndel toktier_cli.table.columns\n")
+    line = ("config", "show", "--home", str(tmp_path))
+    env = {"PYTHONPATH": f"{site}:{ROOT}"}
+    for level, shown in (("debug", True), ("error", False)):
+        (tmp_path / "config.toml").write_text(f'log_level = "{level}"\n')
+        outcome = run(*line, home=None, env=env)
+        assert outcome.code == ExitCode.INTERNAL
+        assert ("Traceback" in outcome.stderr) == shown
+
+
+def test_settings_that_do_less_than_their_name_promises_say_so(tmp_path: Path) -> None:
+    document = check_document(run("config", "show", "--json", home=tmp_path))
+    assert document["notes"]["diagnostics"] == "not used yet"
+    assert set(document["notes"]) <= set(document["settings"])
+    shown = run("config", "show", home=tmp_path).text
+    for note in document["notes"].values():
+        assert note in shown
+
+
 @pytest.mark.parametrize(
     ("env", "named"),
     [({"TOKTIER_OFFLINE": "maybe"}, "TOKTIER_OFFLINE"), ({"TOKTIER_LOG_LEVEL": "loud"}, "TOKTIER_LOG_LEVEL")],

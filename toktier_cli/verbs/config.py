@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from toktier.config import setting_names
+from toktier.config import setting_names, setting_notes
 from toktier_cli import options
 from toktier_cli.invocation import Invocation, Result
 from toktier_cli.table import columns
@@ -24,7 +24,7 @@ def show(
     origins = {name: settings.origins.get(name, "default") for name in values}
     return Result(
         "config",
-        lambda: {"settings": {n: _plain(v) for n, v in values.items()}, "origins": origins},
+        lambda: {"settings": {n: _plain(v) for n, v in values.items()}, "origins": origins, "notes": setting_notes()},
         lambda: _text(values, origins, origin),
     )
 
@@ -37,6 +37,7 @@ def _text(values: dict[str, Any], origins: dict[str, str], origin: bool) -> str:
     def shown(value: Any) -> str:
         return "-" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
 
-    if origin:
-        return columns(("SETTING", "VALUE", "ORIGIN"), [(n, shown(v), origins[n]) for n, v in values.items()])
-    return columns(("SETTING", "VALUE"), [(n, shown(v)) for n, v in values.items()])
+    notes = setting_notes()
+    header = ("SETTING", "VALUE", *(("ORIGIN",) if origin else ()), "NOTE")
+    rows = [(n, shown(v), *((origins[n],) if origin else ()), notes.get(n, "")) for n, v in values.items()]
+    return columns(header, rows)
