@@ -90,10 +90,19 @@ def test_repeated_keys_stay_visible() -> None:
     assert value["b"].repeated == "x"
 
 
-@pytest.mark.parametrize("opening", [b"[", b'{"a":', b'[{"a":'])
-def test_deep_nesting_is_damage(opening: bytes) -> None:
-    with pytest.raises(ArtifactDamaged, match="nested too deeply"):
-        parse_json(opening * 100_000, "f")
+@pytest.mark.parametrize("opening", [b"[", b'{"a":', b'[{"a":', b'{"]}\\"]":'])
+def test_deep_nesting_is_damage_at_the_deepest_bracket(opening: bytes) -> None:
+    data = b'{"a": [[1], "[[[", ' + opening * 100_000
+    with pytest.raises(ArtifactDamaged, match="nested too deeply") as caught:
+        parse_json(data, "f")
+    place = max(data.rfind(b"["), data.rfind(b"{"))
+    assert caught.value.details["position"] == place
+    assert caught.value.message.endswith(f" at byte {place:,}")
+
+
+def test_no_message_says_at_twice() -> None:
+    with pytest.raises(ArtifactDamaged, match=r"\(Invalid control character\) at byte 2$"):
+        parse_json(b'["\x01"]', "f")
 
 
 def test_a_number_of_thousands_of_digits_is_refused() -> None:

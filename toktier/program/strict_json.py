@@ -22,6 +22,7 @@ _SURROGATE_ESCAPE = re.compile(rb"\\u[dD][89a-fA-F]")
 _NO_LONE_SURROGATE = re.compile(
     rb"(?:[^\\]++|\\[^u]|\\u(?![dD][89a-fA-F])|\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F])*+", re.DOTALL
 )
+_STRING_OR_BRACKET = re.compile(rb'"(?:[^"\\]++|\\.)*+"?|[\[\]{}]', re.DOTALL)
 _CONSTANTS = ("true", "false", "null", "NaN", "Infinity", "-Infinity")
 
 
@@ -86,13 +87,13 @@ def parse_json(data: bytes, name: str) -> Any:
         value = _decoder.decode(text)
     except json.JSONDecodeError as error:
         early = _ends_early(text, error)
-        what = "the JSON ends early" if early else f"the JSON is malformed ({error.msg})"
+        what = "the JSON ends early" if early else f"the JSON is malformed ({error.msg.removesuffix(' at')})"
         position = size if early else len(text[: error.pos].encode("utf-8"))
         raise _damaged(name, size, position, what, ends_early=early) from None
     except _NoConstant as error:
         raise _damaged(name, size, data.find(str(error).encode()), f"{error} is not JSON") from None
     except RecursionError:
-        raise _damaged(name, size, None, "the JSON is nested too deeply") from None
+        raise _damaged(name, size, _deepest(data), "the JSON is nested too deeply, deepest") from None
     except ValueError:
         raise NotATokenizer(f"{name} ({size:,} bytes) holds a number of thousands of digits") from None
     finally:
@@ -105,6 +106,20 @@ def parse_json(data: bytes, name: str) -> Any:
     return value
 
 
+def _deepest(data: bytes) -> int:
+    """Place of the bracket that opens the deepest level, of brackets outside strings."""
+    depth = deepest = place = 0
+    for match in _STRING_OR_BRACKET.finditer(data):
+        symbol = match[0]
+        if symbol in b"[{":
+            depth += 1
+            if depth > deepest:
+                deepest, place = depth, match.start()
+        elif symbol in b"]}":
+            depth -= 1
+    return place
+
+
 def _ends_early(text: str, error: json.JSONDecodeError) -> bool:
     """Whether more text could have mended the error: it is not in the text but at its end."""
     rest = text[error.pos :]
@@ -115,8 +130,8 @@ def _ends_early(text: str, error: json.JSONDecodeError) -> bool:
     return rest == "-" or any(constant.startswith(rest) for constant in _CONSTANTS)
 
 
-def _damaged(name: str, size: int, position: int | None, what: str, *, ends_early: bool = False) -> ArtifactDamaged:
-    place = "" if position is None or not size else f" at byte {position:,}"
+def _damaged(name: str, size: int, position: int, what: str, *, ends_early: bool = False) -> ArtifactDamaged:
+    place = "" if not size else f" at byte {position:,}"
     return ArtifactDamaged(
         f"{name} ({size:,} bytes) is damaged: {what}{place}",
         details={"name": name, "size": size, "position": position, "ends_early": ends_early},
