@@ -27,7 +27,7 @@ VERBS: dict[str, tuple[str, str, str]] = {
     "inspect": ("toktier_cli.verbs.inspect", "inspect", "What is pinned, or what a tokenizer.json is"),
     "config": ("toktier_cli.app", "CONFIG", "Settings and where they come from"),
     "schema": ("toktier_cli.verbs.schema", "schema", "JSON Schemas of the documents that --json prints"),
-    "help": ("toktier_cli.verbs.help", "help_", "Help on exit codes and error codes"),
+    "help": ("toktier_cli.verbs.help", "help_", "The verbs, or the tables of exit codes and error codes"),
 }
 ARTIFACTS: dict[str, tuple[str, str, str]] = {
     "list": ("toktier_cli.verbs.artifacts_show", "list_", "What is in the cache, or what is pinned"),
@@ -65,6 +65,15 @@ class VerbGroup(TyperGroup):
         command = typer.main.get_command(app)
         command.epilog = f"Global options, anywhere on the line: {', '.join(option for option, _ in GLOBAL_HELP[:-1])}"
         return command
+
+    def parse_args(self, ctx: Any, args: list[str]) -> Any:
+        if not args:
+            raise UsageError(
+                f"{ctx.command_path} needs a command: {' or '.join(self.verbs)}",
+                details={"command": ctx.command_path, "commands": list(self.verbs)},
+                remedy=f"{ctx.command_path} --help",
+            )
+        return super().parse_args(ctx, args)
 
     def _unknown(self, ctx: Any, name: str) -> UsageError:
         near = difflib.get_close_matches(name, self.verbs, n=2)

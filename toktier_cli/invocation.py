@@ -38,9 +38,15 @@ class Invocation:
             sys.stderr.write(message + "\n")
             sys.stderr.flush()
 
-    def report(self, error: ToktierError) -> None:
+    def report(self, error: ToktierError, *, hint: bool = True) -> None:
         """The error of one item of many; the run goes on. Shown with --quiet too."""
-        sys.stderr.write(f"error: {error.message}\n" + (f"hint: {error.remedy}\n" if error.remedy else ""))
+        sys.stderr.write(f"error: {error.message}\n")
+        if hint and error.remedy:
+            self.hint(error.remedy)
+
+    def hint(self, remedy: str) -> None:
+        """What mends an error that was shown before."""
+        sys.stderr.write(f"hint: {remedy}\n")
 
     def warn(self, message: str) -> None:
         self.note(f"warning: {message}")

@@ -82,7 +82,7 @@ def temporaries(world: World) -> list[Path]:
     return [p for p in world.home.rglob("*") if p.is_file() and (".tmp" in p.name or p.suffix == ".lock")]
 
 
-def test_offline_fails_at_once_and_names_three_ways(world: World) -> None:
+def test_offline_fails_at_once_and_names_the_switch_and_three_ways(world: World) -> None:
     start = time.monotonic()
     with pytest.raises(ArtifactNotFound, match="is not on this host, and toktier is offline") as caught:
         obtain("alpha", world.with_settings(offline=True), pins=world.pins)
@@ -90,10 +90,11 @@ def test_offline_fails_at_once_and_names_three_ways(world: World) -> None:
     assert caught.value.exit_code == 3
     assert caught.value.remedy is not None
     ways = caught.value.remedy.split("; or ")
-    assert len(ways) == 3
-    assert "alpha-tokens==1.0" in ways[0]
-    assert "tokenizer.json of org/Alpha" in ways[1]
-    assert "toktier artifacts fetch alpha" in ways[2]
+    assert len(ways) == 4
+    assert ways[0].startswith("run without --offline")
+    assert "alpha-tokens==1.0" in ways[1]
+    assert "tokenizer.json of org/Alpha" in ways[2]
+    assert "toktier artifacts fetch alpha" in ways[3]
     assert not world.home.exists(), "an offline look-up left something behind"
 
 
@@ -296,6 +297,24 @@ def test_a_full_disk_is_an_error_of_the_host(world: World, monkeypatch: pytest.M
 
 def test_not_found_without_a_publication_still_names_three_ways(world: World) -> None:
     settings = world.with_settings(offline=True)
-    error = not_found(world.pins.families["beta"], settings, fetch("beta", settings, pins=world.pins))
+    report = fetch("beta", settings, pins=world.pins)
+    for given, ways in ((settings, 4), (world.settings, 3)):
+        error = not_found(world.pins.families["beta"], given, report)
+        assert error.remedy is not None
+        assert len(error.remedy.split("; or ")) == ways
+
+
+@pytest.mark.parametrize("by", ["TOKTIER_OFFLINE", "HF_HUB_OFFLINE", "config.toml"])
+def test_the_hint_names_what_closed_the_network(world: World, tmp_path: Path, by: str) -> None:
+    home = tmp_path / "other"
+    home.mkdir()
+    if by == "config.toml":
+        (home / by).write_text("offline = true\n")
+    settings = resolve_settings(Config(home=home), environ={} if by == "config.toml" else {by: "1"})
+    error = not_found(world.pins.families["alpha"], settings, fetch("alpha", settings, pins=world.pins))
+    assert by in error.message
     assert error.remedy is not None
-    assert len(error.remedy.split("; or ")) == 3
+    first = error.remedy.split("; or ")[0]
+    assert first.startswith("run without ")
+    assert by in first
+    assert "--offline" not in first

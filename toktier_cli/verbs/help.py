@@ -1,4 +1,4 @@
-"""`toktier help`: the tables of exit codes and error codes, as the errors themselves state them."""
+"""`toktier help`: the verbs, and the tables of exit codes and error codes as the errors themselves state them."""
 
 from __future__ import annotations
 
@@ -10,15 +10,18 @@ from toktier.errors import EXIT_CODE_MEANINGS, UsageError, error_codes
 from toktier_cli.invocation import Result
 from toktier_cli.table import columns
 
-TOPICS = ("exit-codes", "error-codes")
+TOPICS = {
+    "exit-codes": "exit codes of the command",
+    "error-codes": "codes of errors, and the exit code of each",
+}
 
 
 def help_(
     topic: Annotated[str | None, typer.Argument(help=" or ".join(TOPICS), show_default=False)] = None,
 ) -> Result:
-    """Help on exit-codes or error-codes."""
+    """The verbs, or help on exit-codes or error-codes."""
     if topic is None:
-        text = "toktier --help, toktier VERB --help, " + ", ".join(f"toktier help {t}" for t in TOPICS) + "\n"
+        text = _overview()
         return Result("help", lambda: {"text": text}, lambda: text)
     if topic not in TOPICS:
         raise UsageError(f"no help on {topic!r}: expected {' or '.join(TOPICS)}", remedy="toktier --help")
@@ -27,6 +30,20 @@ def help_(
         "error_codes": [{"code": c, "exit_code": int(e)} for c, e in error_codes().items()],
     }
     return Result("help_codes", lambda: document, lambda: _text(topic, document))
+
+
+def _overview() -> str:
+    from toktier_cli.app import ARTIFACTS, CONFIG, VERBS  # here: it imports this module by name
+
+    rows = []
+    for verb, (_, _, summary) in VERBS.items():
+        below = {"artifacts": ARTIFACTS, "config": CONFIG}.get(verb)
+        rows += (
+            [(verb, summary)] if below is None else [(f"{verb} {name}", said) for name, (_, _, said) in below.items()]
+        )
+    verbs = columns(("VERB", "WHAT IT DOES"), rows)
+    topics = columns(("TOPIC", "WHAT IT LISTS"), list(TOPICS.items()))
+    return f"{verbs}\ntoktier VERB --help says more.\n\n{topics}\ntoktier help TOPIC lists it.\n"
 
 
 def _text(topic: str, document: dict[str, Any]) -> str:
