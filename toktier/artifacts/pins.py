@@ -76,6 +76,11 @@ class Family:
         return next((p for p in self.publications if p.kind == "pypi"), None)
 
     @property
+    def on_hub(self) -> bool:
+        """Whether its repository holds the tokenizer.json itself, at the pinned revision."""
+        return self.repo_id is not None and self.revision is not None and not self.derived
+
+    @property
     def shipped_path(self) -> Path:
         """Where a shipped family's file lies."""
         return resources.tables_dir() / "artifacts" / self.name / TOKENIZER_FILE

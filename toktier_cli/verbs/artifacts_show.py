@@ -16,6 +16,8 @@ from toktier_cli import options
 from toktier_cli.invocation import Invocation, Result
 from toktier_cli.table import columns, size
 
+DIGEST_SHOWN = 12
+
 
 def _cache(invocation: Invocation) -> ArtifactCache | None:
     directory = options.settings_of(invocation).cache_dir
@@ -26,7 +28,11 @@ def list_(
     ctx: typer.Context,
     available: Annotated[bool, typer.Option("--available", help="Every pinned family, in the cache or not.")] = False,
 ) -> Result:
-    """What is in the cache, or with --available what is pinned. Sizes are compared, nothing is hashed."""
+    """What is in the cache, or with --available what is pinned. Sizes are compared, nothing is hashed.
+
+    VERIFIED is when the bytes were last hashed and the outcome was recorded: when stored, or when loaded. `artifacts
+    verify` hashes and writes nothing, so it does not move.
+    """
     invocation: Invocation = ctx.obj
     pins = shipped_pins()
     cache = _cache(invocation)
@@ -62,10 +68,13 @@ def _listed(state: FamilyState) -> dict[str, Any]:
         "family": state.family.name,
         "repo_id": state.family.repo_id,
         "revision": state.family.revision,
+        "sha256": state.family.tokenizer.sha256,
+        "fetched_from": _fetched_from(state.family),
         "state": _presence(state).replace(" ", "_"),
         "bytes": state.size,
         "pinned_bytes": sum(f.size for f in state.family.files.values()),
         "verified_at": state.verified_at,
+        "verified_by": state.verified_by,
         "source": state.source,
         "published_in": [
             {"kind": p.kind, "package": p.package, "version": p.version} for p in state.family.publications
@@ -75,20 +84,42 @@ def _listed(state: FamilyState) -> dict[str, Any]:
 
 def _list_text(states: list[FamilyState], available: bool) -> str:
     if available:
-        rows = [
-            (s.family.name, _presence(s), size(s.family.tokenizer.size), s.family.repo_id or "-", _ways(s.family))
+        pinned = [
+            (
+                s.family.name,
+                _presence(s),
+                size(s.family.tokenizer.size),
+                s.family.tokenizer.sha256[:DIGEST_SHOWN],
+                s.family.repo_id or "-",
+                _ways(s.family),
+            )
             for s in states
         ]
-        return columns(("FAMILY", "HERE", "SIZE", "REPOSITORY", "ALSO IN"), rows, right=(2,))
+        return columns(("FAMILY", "HERE", "SIZE", "SHA-256", "REPOSITORY", "FETCHED FROM"), pinned, right=(2,))
     rows = [
-        (s.family.name, _presence(s), size(s.size), (s.family.revision or "-")[:12], s.verified_at or "-")
-        for s in states
+        (s.family.name, _presence(s), size(s.size), (s.family.revision or "-")[:12], _verified_when(s)) for s in states
     ]
     return columns(("FAMILY", "STATE", "SIZE", "REVISION", "VERIFIED"), rows, right=(2,))
 
 
+def _verified_when(state: FamilyState) -> str:
+    if state.verified_at is None:
+        return "no record"
+    return f"{state.verified_at}, when stored" if state.verified_by == "stored" else state.verified_at
+
+
+def _fetched_from(family: Family) -> list[str]:
+    """The network sources that `fetch` asks for it. Other packages that hold it can only be imported."""
+    wheel = ["pypi"] if family.pypi is not None else []
+    return [] if family.shipped else [*wheel, *(["hub"] if family.on_hub else [])]
+
+
 def _ways(family: Family) -> str:
-    return ", ".join(f"{p.kind} {p.requirement}" for p in family.publications) or "-"
+    said = [
+        f"pypi {family.pypi.requirement}" if source == "pypi" and family.pypi is not None else source
+        for source in _fetched_from(family)
+    ]
+    return ", ".join(said) or ("-" if family.shipped else "import only")
 
 
 def verify(
