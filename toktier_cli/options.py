@@ -74,8 +74,21 @@ def load_tokenizer(
     # Not given is not "auto": the environment and config.toml are asked next.
     chosen: dict[str, Any] = {} if tokenizer is None else {"tokenizer": tokenizer}
     if file is not None:
-        return toktier.from_file(file, policy=policy, device=device, config=config, **chosen)
-    assert family is not None
-    # Brought before it is loaded, so that a download is announced; from the cache this is a fraction of a millisecond.
-    obtain(family, resolve_settings(config), notify=invocation.note)
-    return toktier.load(family, policy=policy, device=device, config=config, **chosen)
+        tok = toktier.from_file(file, policy=policy, device=device, config=config, **chosen)
+    else:
+        assert family is not None
+        # Brought before it is loaded, so that a download is announced; from the cache: a fraction of a millisecond.
+        obtain(family, resolve_settings(config), notify=invocation.note)
+        tok = toktier.load(family, policy=policy, device=device, config=config, **chosen)
+    _note_unmet_gpu(invocation, tok)
+    return tok
+
+
+def _note_unmet_gpu(invocation: Invocation, tok: Tokenizer) -> None:
+    """Says that the native engine serves where the GPU was asked for. Of the reference the package itself warns."""
+    report = tok.explain()
+    asked = report["request"]
+    gpu = asked["tokenizer"] == BackendId.GPU or (asked["tokenizer"] == AUTO and asked["device"] == Device.CUDA)
+    if gpu and report["backend"] == BackendId.FAST_CPU:
+        gate = next(g for g in report["gates"] if g["backend"] == BackendId.GPU and not g["open"])
+        invocation.note(f"note: asked for gpu, fast_cpu serves: {gate['summary']} ({gate['reason']})")

@@ -74,6 +74,25 @@ def test_the_engine_and_the_reference_can_both_be_asked_for(command: Command) ->
     assert fast["ids"] == slow["ids"]
 
 
+@pytest.mark.parametrize("asked", [("--tokenizer", "gpu"), ("--device", "cuda")], ids=" ".join)
+def test_asking_for_the_gpu_where_the_cpu_serves_is_answered_in_one_line(
+    command: Command, asked: tuple[str, str]
+) -> None:
+    plain = command("encode", *MINI, "hello")
+    assert plain.stderr == ""
+    for verb in (("encode", "hello"), ("count", "README.md"), ("decode", "1")):
+        outcome = command(*verb, *MINI, *asked)
+        assert outcome.code == 0
+        (line,) = outcome.stderr.splitlines()
+        assert line.startswith("note: asked for gpu, fast_cpu serves: ")
+        assert line.endswith("(R_BACKEND_UNAVAILABLE)")
+        assert command(*verb, *MINI, *asked, "--quiet").stderr == ""
+    assert command("encode", *MINI, "hello", *asked).stdout == plain.stdout
+    refused = command("encode", *MINI, "hello", *asked, "--no-tokenizer-fallback")
+    assert refused.code == 8
+    assert "fast_cpu then serves" in refused.stderr
+
+
 @pytest.mark.parametrize("path", small_tokenizers(), ids=lambda p: p.stem)
 def test_a_file_and_a_family_that_is_a_path(path: Path, command: Command) -> None:
     wanted = toktier.from_file(path, policy="require_accelerated").encode("Größe 12,345").ids

@@ -133,6 +133,26 @@ def test_refused(
         assert decided.refusal.details == {"path": "model.type", "component": "WordPiece"}
 
 
+@pytest.mark.parametrize("policy", [P.CERTIFIED, P.REQUIRE_ACCELERATED])
+@pytest.mark.parametrize(
+    ("facts", "program", "admission"),
+    [(HERE, COMPILED, ABSENT), (GPU_BUILT, COMPILED, ABSENT), (WITH_GPU, COMPILED, ABSENT), (HERE, COMPILED, UNJUDGED)],
+)
+@pytest.mark.parametrize("asked", [{"backend": GPU}, {"device": Device.CUDA}])
+def test_the_remedy_of_a_gpu_request_names_who_serves_once_fallback_is_allowed(
+    policy: P, facts: ProbeFacts, program: ProgramFacts, admission: Admission, asked: dict[str, object]
+) -> None:
+    refusal = plan(facts, request(policy, fallback=False, **asked), program, admission).refusal
+    assert refusal is not None
+    assert refusal.remedy is not None
+    below = plan(facts, request(policy, **asked), program, admission).serves
+    if below is None:
+        assert refusal.remedy.startswith("allow the reference to serve")
+    else:
+        assert "--no-tokenizer-fallback" in refusal.remedy
+        assert refusal.remedy.endswith(f": {below.value} then serves")
+
+
 def all_plans() -> list[Plan]:
     facts = [HERE, OLD, NONE, WITH_GPU, GPU_BUILT]
     programs = [COMPILED, REFUSED]

@@ -8,7 +8,7 @@ shipped the gate says on which ground it is open. Not here: looking at the machi
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from toktier.errors import (
@@ -146,7 +146,7 @@ def plan(facts: ProbeFacts, request: Request, program: ProgramFacts, admission: 
     chain = tuple(b for b in open_backends if b in _allowed(request))
     contradiction = _contradiction(request)
     if contradiction is not None or not chain:
-        refusal = contradiction or _refusal(facts, request, program, gates)
+        refusal = contradiction or _refusal(facts, request, program, admission, gates)
         return Plan(request, facts, program, admission, gates, None, (), refusal)
     return Plan(request, facts, program, admission, gates, chain[0], chain, None)
 
@@ -258,7 +258,9 @@ def _registry_gate(backend: BackendId, request: Request, admission: Admission) -
     return Gate(backend, "registry", text, None if admitted else Reason.UNCERTIFIED_ARTIFACT)
 
 
-def _refusal(facts: ProbeFacts, request: Request, program: ProgramFacts, gates: tuple[Gate, ...]) -> ToktierError:
+def _refusal(
+    facts: ProbeFacts, request: Request, program: ProgramFacts, admission: Admission, gates: tuple[Gate, ...]
+) -> ToktierError:
     """The error for "nothing may serve": told by the first closed gate of the backend that was meant to serve."""
     if _wants_reference(request):
         meant = BackendId.HF
@@ -271,6 +273,10 @@ def _refusal(facts: ProbeFacts, request: Request, program: ProgramFacts, gates: 
         "reason": None if gate.reason is None else gate.reason.value,
     }
     allow = "allow the reference to serve: policy certified, and fallback not switched off"
+    if meant is BackendId.GPU:
+        below = plan(facts, replace(request, fallback=True), program, admission).serves
+        if below is not None:
+            allow = f"allow fallback (without --no-tokenizer-fallback, or tokenizer_fallback=True): {below} then serves"
     if gate.reason is Reason.PROGRAM_UNSUPPORTED:
         assert program.unsupported is not None
         return ProgramUnsupported(*program.unsupported)
