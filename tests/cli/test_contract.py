@@ -160,6 +160,8 @@ def test_an_interrupt_ends_with_130_and_nothing_half_written(tmp_path: Path) -> 
     child = subprocess.Popen(
         [sys.executable, "-m", "toktier_cli.main", "encode", *MINI, "-"],
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=ROOT, env=environment(tmp_path),
+        # Whoever starts the tests in the background leaves SIGINT ignored, and a child inherits that.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )  # fmt: skip
     assert child.stdin is not None
     for _ in range(200):  # until it waits for its input
