@@ -15,12 +15,13 @@ from tokenizers import normalizers
 
 from tests.support.slow_uax15 import normalize
 from toktier.program import unicode
+from toktier.program.code_point_sets import Ranges, contains, size
 
 FORMS = ("NFC", "NFKC", "NFD", "NFKD")
 REFERENCE = {form: getattr(normalizers, form)() for form in FORMS}
 
 
-def code_points(r: unicode.Ranges) -> list[int]:
+def code_points(r: Ranges) -> list[int]:
     return [c for first, last in r for c in range(first, last + 1)]
 
 
@@ -59,7 +60,7 @@ def test_known_figures() -> None:
     assert (len(nfc.ccc), len(set(nfc.ccc.values()))) == (810, 54)
     assert len(nfc.compositions) == 12_112
     assert (len({a for a, _ in nfc.compositions}), len({b for _, b in nfc.compositions})) == (794, 110)
-    assert (unicode.size(nfc.no_boundary_before), unicode.size(nfkc.no_boundary_before)) == (888, 950)
+    assert (size(nfc.no_boundary_before), size(nfkc.no_boundary_before)) == (888, 950)
     assert (len(nfc.decompositions), len(nfkc.decompositions)) == (13_232, 16_894)
 
 
@@ -88,7 +89,7 @@ def test_every_code_point_alone(form: str) -> None:
     tables = unicode.normalization(form)
     texts = [chr(c) for c in code_points(tables.not_inert)]
     assert_equal_to_reference(form, texts)
-    inert = [chr(c) for c in scalar_values() if not unicode.contains(tables.not_inert, c)]
+    inert = [chr(c) for c in scalar_values() if not contains(tables.not_inert, c)]
     assert len(inert) + len(texts) == 0x110000 - 0x800
     for i in range(0, len(inert), 4096):
         text = "".join(inert[i : i + 4096])
@@ -141,7 +142,7 @@ def test_law_uax15_over_the_tables_is_the_reference(text: str, form: str) -> Non
 @given(st.lists(HOSTILE, max_size=40).map("".join), st.sampled_from(FORMS))
 @settings(max_examples=200, deadline=None)
 def test_law_a_text_of_inert_code_points_is_its_own_form(text: str, form: str) -> None:
-    inert = "".join(c for c in text if not unicode.contains(unicode.normalization(form).not_inert, ord(c)))
+    inert = "".join(c for c in text if not contains(unicode.normalization(form).not_inert, ord(c)))
     assert REFERENCE[form].normalize_str(inert) == inert
 
 
@@ -153,7 +154,7 @@ def test_law_a_text_of_inert_code_points_is_its_own_form(text: str, form: str) -
 @settings(max_examples=300, deadline=None)
 def test_law_a_text_may_be_cut_before_a_code_point_that_begins_a_unit(left: str, right: str, form: str) -> None:
     forbidden = unicode.normalization(form).no_boundary_before
-    while right and unicode.contains(forbidden, ord(right[0])):
+    while right and contains(forbidden, ord(right[0])):
         right = right[1:]
     whole = REFERENCE[form].normalize_str(left + right)
     assert whole == REFERENCE[form].normalize_str(left) + REFERENCE[form].normalize_str(right)
@@ -196,7 +197,7 @@ def test_departures_from_unicode_14_are_the_known_ones(shared: Path) -> None:
         for c in scalar_values():
             text = chr(c) + suffix
             theirs = unicodedata.normalize(form, text)
-            inert = not unicode.contains(tables.not_inert, c) and theirs == text
+            inert = not contains(tables.not_inert, c) and theirs == text
             if not inert and normalize(text, tables) != theirs:
                 out.append(c)
         return out

@@ -1,4 +1,4 @@
-"""The character tables against the installed reference, their integrity, and the algebra of sets.
+"""The character tables against the installed reference, their integrity.
 
 At the edges of every range of every table: a table that is wrong anywhere is wrong at an edge, its own or one that it
 should have; the latter are looked for by complete sweeps of the sets that patterns use most. Not here: normal forms
@@ -17,13 +17,12 @@ from itertools import pairwise, product
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from tokenizers import AddedToken, Regex, Tokenizer, models, normalizers, pre_tokenizers
 
 from toktier.canonical import TAG_TABLE, tagged_digest
 from toktier.errors import InternalError
 from toktier.program import unicode
+from toktier.program.code_point_sets import Ranges, contains, intersection, size, union
 from toktier.resources import tables_dir
 
 PROPERTIES = json.loads((tables_dir() / "unicode" / "properties.json").read_text())
@@ -32,7 +31,7 @@ GENERAL_CATEGORIES = [name for name in NAMES if len(name) <= 2 and name[0] in "C
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 
-def code_points(r: unicode.Ranges) -> list[int]:
+def code_points(r: Ranges) -> list[int]:
     return [c for first, last in r for c in range(first, last + 1)]
 
 
@@ -40,7 +39,7 @@ def is_scalar(c: int) -> bool:
     return 0 <= c < 0xD800 or 0xE000 <= c <= 0x10FFFF
 
 
-def edges(*sets: unicode.Ranges) -> str:
+def edges(*sets: Ranges) -> str:
     """The characters on both sides of both ends of every range, some anywhere, in descending order."""
     near = {c + d for r in sets for pair in r for c in pair for d in (-1, 0, 1)}
     draw = random.Random(3)
@@ -54,8 +53,8 @@ def split_matches(pattern: str, text: str) -> set[str]:
     return {c for piece, _ in split.pre_tokenize_str(text) for c in piece}
 
 
-def in_set(r: unicode.Ranges, text: str) -> set[str]:
-    return {c for c in text if unicode.contains(r, ord(c))}
+def in_set(r: Ranges, text: str) -> set[str]:
+    return {c for c in text if contains(r, ord(c))}
 
 
 def parses(pattern: str) -> bool:
@@ -66,7 +65,7 @@ def parses(pattern: str) -> bool:
     return True
 
 
-def all_sets() -> Iterator[unicode.Ranges]:
+def all_sets() -> Iterator[Ranges]:
     for name in NAMES:
         yield from (unicode.property_ranges(name), unicode.property_ranges(name, bracketed=True))
     for letter in "sdwh":
@@ -91,18 +90,18 @@ def all_sets() -> Iterator[unicode.Ranges]:
     ],
 )
 def test_known_figures_of_properties(name: str, count: int) -> None:
-    assert unicode.size(unicode.property_ranges(name)) == count
+    assert size(unicode.property_ranges(name)) == count
 
 
 def test_known_figures_of_other_sets() -> None:
-    assert unicode.size(unicode.shorthand_ranges("s")) == 25
-    assert unicode.size(unicode.shorthand_ranges("d")) == 760
-    assert unicode.size(unicode.shorthand_ranges("h")) == 22
-    assert unicode.size(unicode.shorthand_ranges("w")) == 144_671
-    assert unicode.size(unicode.shorthand_ranges("w", bracketed=True)) == 144_665
-    assert unicode.size(unicode.numeric()) == 1_924
-    assert unicode.size(unicode.punctuation()) == 726
-    assert unicode.size(unicode.rust_word()) == 144_667
+    assert size(unicode.shorthand_ranges("s")) == 25
+    assert size(unicode.shorthand_ranges("d")) == 760
+    assert size(unicode.shorthand_ranges("h")) == 22
+    assert size(unicode.shorthand_ranges("w")) == 144_671
+    assert size(unicode.shorthand_ranges("w", bracketed=True)) == 144_665
+    assert size(unicode.numeric()) == 1_924
+    assert size(unicode.punctuation()) == 726
+    assert size(unicode.rust_word()) == 144_667
     assert unicode.white_space() == unicode.shorthand_ranges("s")
 
 
@@ -111,17 +110,17 @@ def test_every_set_is_ascending_disjoint_not_adjacent_and_without_surrogates() -
     for r in all_sets():
         assert all(first <= last <= 0x10FFFF for first, last in r)
         assert all(a_last + 1 < b_first for (_, a_last), (b_first, _) in pairwise(r))
-        assert unicode.intersection(r, surrogates) == ()
+        assert intersection(r, surrogates) == ()
 
 
 def test_general_categories_partition_the_scalar_values() -> None:
     two = [name for name in GENERAL_CATEGORIES if len(name) == 2 and name != "LC"]
-    assert sum(unicode.size(unicode.property_ranges(name)) for name in two) == 0x110000 - 0x800
+    assert sum(size(unicode.property_ranges(name)) for name in two) == 0x110000 - 0x800
     for one in "CLMNPSZ":
-        whole: unicode.Ranges = ()
+        whole: Ranges = ()
         for name in two:
             if name[0] == one:
-                whole = unicode.union(whole, unicode.property_ranges(name))
+                whole = union(whole, unicode.property_ranges(name))
         assert whole == unicode.property_ranges(one)
 
 
@@ -239,7 +238,7 @@ def test_folding_inside_brackets_is_the_same_relation_and_comes_before_negation(
 
 
 def test_a_property_folds_inside_brackets_only() -> None:
-    upper = {chr(c) for c in FOLDED if unicode.contains(unicode.property_ranges("Lu"), c)}
+    upper = {chr(c) for c in FOLDED if contains(unicode.property_ranges("Lu"), c)}
     closure = {chr(p) for c in upper for p in unicode.fold_partners(ord(c))}
     assert closure > upper
     assert split_matches(r"(?i:\p{Lu})", FOLDED_TEXT) == upper
@@ -340,7 +339,7 @@ def white_space_reference(text: str) -> set[str]:
     ],
 )
 def test_characters_of_components_at_every_edge(
-    table: Callable[[], unicode.Ranges], reference: Callable[[str], set[str]]
+    table: Callable[[], Ranges], reference: Callable[[str], set[str]]
 ) -> None:
     text = edges(table(), unicode.shorthand_ranges("w"), unicode.property_ranges("N")).replace("x", "").replace("@", "")
     assert reference(text) == in_set(table(), text)
@@ -401,13 +400,13 @@ def copied_tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[P
 
 def test_a_changed_table_is_refused(copied_tables: Path) -> None:
     table = copied_tables / "properties.json"
-    assert unicode.size(unicode.property_ranges("P")) == 855
+    assert size(unicode.property_ranges("P")) == 855
     unicode._table.cache_clear()
     unicode.property_ranges.cache_clear()
     table.write_bytes(table.read_bytes().replace(b"41-5A", b"41-59", 1))
     with pytest.raises(InternalError, match=r"properties\.json does not have the digest"):
         unicode.property_ranges("P")
-    assert unicode.size(unicode.numeric()) == 1_924  # the other tables still serve
+    assert size(unicode.numeric()) == 1_924  # the other tables still serve
 
 
 @pytest.mark.parametrize(
@@ -427,59 +426,6 @@ def test_a_damaged_installation_is_one_sentence(copied_tables: Path, name: str, 
     with pytest.raises(InternalError, match=f"{name} {what}") as caught:
         unicode.numeric()
     assert caught.value.remedy
-
-
-def test_the_digest_follows_every_table_and_not_the_versions(copied_tables: Path) -> None:
-    digests = {unicode.tables_digest()}
-    path = copied_tables / "manifest.json"
-    manifest = json.loads(path.read_text())
-    for name in manifest["tables"]:
-        changed = {**manifest, "tables": {**manifest["tables"], name: "0" * 64}}
-        path.write_text(json.dumps(changed))
-        unicode._manifest.cache_clear()
-        digests.add(unicode.tables_digest())
-    assert len(digests) == 1 + len(manifest["tables"])
-    path.write_text(json.dumps({**manifest, "probed_with": ["9.9.9"]}))
-    unicode._manifest.cache_clear()
-    assert unicode.tables_digest() in digests
-
-
-# Algebra
-
-
-def ranges_of(members: set[int]) -> unicode.Ranges:
-    """Sets the slow way."""
-    out: list[tuple[int, int]] = []
-    for c in sorted(members):
-        if out and out[-1][1] == c - 1:
-            out[-1] = (out[-1][0], c)
-        else:
-            out.append((c, c))
-    return tuple(out)
-
-
-UNIVERSE = set(range(40)) | {0x10FFFE, 0x10FFFF}
-SETS = st.sets(st.sampled_from(sorted(UNIVERSE)))
-MIDDLE = ranges_of(set(range(40, 0x10FFFE)))
-
-
-@given(SETS, SETS)
-def test_law_the_algebra_is_that_of_sets(a: set[int], b: set[int]) -> None:
-    x, y = ranges_of(a), ranges_of(b)
-    assert unicode.union(x, y) == ranges_of(a | b)
-    assert unicode.intersection(x, y) == ranges_of(a & b)
-    assert unicode.difference(x, y) == ranges_of(a - b)
-    assert unicode.difference(unicode.complement(x), MIDDLE) == ranges_of(UNIVERSE - a)
-    assert unicode.intersection(unicode.complement(x), MIDDLE) == MIDDLE
-    assert unicode.size(x) == len(a)
-    assert {c for c in UNIVERSE if unicode.contains(x, c)} == a
-
-
-@given(SETS, SETS)
-def test_law_de_morgan(a: set[int], b: set[int]) -> None:
-    x, y = ranges_of(a), ranges_of(b)
-    assert unicode.complement(unicode.complement(x)) == x
-    assert unicode.complement(unicode.union(x, y)) == unicode.intersection(unicode.complement(x), unicode.complement(y))
 
 
 # Cases beside the repository

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from toktier.program import unicode
+from toktier.program import code_point_sets
 from toktier.program.boundary import Stage
 from toktier.program.class_map import CodePointSet, Complement, Intersection, Spans, Table, Union, table_ranges
 from toktier.program.regex_syntax import parse, parse_literal
@@ -21,7 +21,7 @@ def contains(chars: CodePointSet, code_point: int) -> bool:
         case Spans(ranges):
             return any(first <= code_point <= last for first, last in ranges)
         case Table():
-            return unicode.contains(table_ranges(chars), code_point)
+            return code_point_sets.contains(table_ranges(chars), code_point)
         case Union(parts):
             return any(contains(part, code_point) for part in parts)
         case Intersection(parts):

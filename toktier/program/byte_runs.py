@@ -15,7 +15,8 @@ from functools import cache, cached_property
 
 from toktier.errors import ProgramUnsupported
 from toktier.program import unicode
-from toktier.program.class_map import LAST_CODE_POINT, SURROGATES, Complement, Spans, spans
+from toktier.program.class_map import SURROGATES, Complement, Spans, spans
+from toktier.program.code_point_sets import LAST_CODE_POINT, Ranges, contains
 from toktier.program.regex_tree import Alternation, Chars, Concat, Node, Repeat
 
 _LEAD_BYTES = range(0xC2, 0xF5)
@@ -42,10 +43,10 @@ class ByteRuns:
         return len(marks) > 1 and b"\1" in marks
 
 
-def byte_runs(table: unicode.Ranges, *, joined: bool, path: str) -> ByteRuns:
+def byte_runs(table: Ranges, *, joined: bool, path: str) -> ByteRuns:
     """The step that splits by the characters of `table`. Raises ProgramUnsupported for a table with a lead byte."""
     alphabet = unicode.byte_alphabet()
-    members = frozenset(byte for byte in range(256) if unicode.contains(table, ord(alphabet[byte])))
+    members = frozenset(byte for byte in range(256) if contains(table, ord(alphabet[byte])))
     if not members.isdisjoint(_LEAD_BYTES):
         raise ProgramUnsupported(path, "a step after ByteLevel that splits by the first byte of a character")
     return ByteRuns(members, joined)

@@ -13,8 +13,8 @@ from typing import TypeAlias
 
 from toktier.program import unicode
 from toktier.program.boundary_limits import MAX_CLASSES, MAX_SETS, Unsupported
+from toktier.program.code_point_sets import LAST_CODE_POINT, Ranges, union
 
-LAST_CODE_POINT = 0x10FFFF
 SURROGATES = range(0xD800, 0xE000)
 
 
@@ -66,16 +66,10 @@ class ClassMap:
 
 def spans(ranges: Iterable[tuple[int, int]]) -> Spans:
     """One set out of ranges in any order, that may overlap."""
-    joined: list[tuple[int, int]] = []
-    for first, last in sorted(ranges):
-        if joined and first <= joined[-1][1] + 1:
-            joined[-1] = (joined[-1][0], max(last, joined[-1][1]))
-        else:
-            joined.append((first, last))
-    return Spans(tuple(joined))
+    return Spans(union(tuple(ranges), ()))
 
 
-def table_ranges(table: Table) -> unicode.Ranges:
+def table_ranges(table: Table) -> Ranges:
     """The probed ranges; KeyError when the reference has no such table."""
     match table.kind:
         case "property":

@@ -1,6 +1,6 @@
 """Maps of all code points as two-stage tables (docs/program-format.md, "Tries"), from ranges; equal blocks are shared.
 
-Not here: which values (`compile.py`, `model.py`).
+Not here: which values (`compile.py`, `bpe_sections.py`, `normalizer.py`).
 """
 
 from __future__ import annotations

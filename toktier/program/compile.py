@@ -14,6 +14,7 @@ from toktier.program import unicode
 from toktier.program.boundary import BoundaryTables, compile_boundaries
 from toktier.program.bpe_sections import added_token_sections, bpe_sections, byte_strings
 from toktier.program.byte_trie import little_endian
+from toktier.program.code_point_sets import marks
 from toktier.program.code_point_trie import build_trie
 from toktier.program.compiler_identity import compiler_digest
 from toktier.program.cuts import Cuts, static_cuts
@@ -121,11 +122,7 @@ def _boundary_sections(
 
 @cache
 def _character_sections() -> Mapping[str, bytes]:
-    word, white = unicode.rust_word(), unicode.white_space()
-    marked = [(a, b, 1) for a, b in unicode.difference(word, white)]
-    marked += [(a, b, 2) for a, b in unicode.difference(white, word)]
-    marked += [(a, b, 3) for a, b in unicode.intersection(word, white)]
-    stage1, stage2 = build_trie(sorted(marked), 0, 1)
+    stage1, stage2 = build_trie(marks(unicode.rust_word(), unicode.white_space()), 0, 1)
     return {"CHR1": stage1, "CHR2": stage2}
 
 

@@ -16,6 +16,7 @@ from typing import Any
 from toktier.errors import ProgramUnsupported
 from toktier.program import unicode
 from toktier.program.byte_trie import little_endian
+from toktier.program.code_point_sets import contains, marks
 from toktier.program.code_point_trie import build_trie
 from toktier.program.json_fields import Fields, pattern, unsupported_type
 from toktier.program.layout import NormalizerOp
@@ -172,10 +173,10 @@ def _strip(step: NormalizerStep, text: str) -> str:
     begin, end = 0, len(text)
     white = unicode.white_space()
     if step.left:
-        while begin < end and unicode.contains(white, ord(text[begin])):
+        while begin < end and contains(white, ord(text[begin])):
             begin += 1
     if step.right:
-        while end > begin and unicode.contains(white, ord(text[end - 1])):
+        while end > begin and contains(white, ord(text[end - 1])):
             end -= 1
     return text[begin:end]
 
@@ -218,12 +219,8 @@ def normalizer_sections(steps: Sequence[NormalizerStep]) -> dict[str, bytes]:
 @cache
 def _form_sections(form: str) -> Mapping[str, bytes]:
     tables = unicode.normalization(form)
-    restless, inside = tables.not_inert, tables.no_boundary_before
-    both = unicode.intersection(restless, inside)
-    marked = [(a, b, 3) for a, b in both]
-    marked += [(a, b, 1) for a, b in unicode.difference(restless, inside)]
-    marked += [(a, b, 2) for a, b in unicode.difference(inside, restless)]
-    sections = dict(zip(("NQC1", "NQC2"), build_trie(sorted(marked), 0, 1), strict=True))
+    stages = build_trie(marks(tables.not_inert, tables.no_boundary_before), 0, 1)
+    sections = dict(zip(("NQC1", "NQC2"), stages, strict=True))
     sections["NCCC"] = _words(value for pair in sorted(tables.ccc.items()) for value in pair)
     sections["NDEC"], sections["NDCP"] = _code_point_map(tables.decompositions)
     compositions = sorted((a, b, whole) for (a, b), whole in tables.compositions.items())

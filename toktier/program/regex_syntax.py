@@ -14,7 +14,6 @@ import re
 from toktier.program import case_folding
 from toktier.program.boundary_limits import MAX_NESTING, MAX_PATTERN_LENGTH, MAX_QUANTIFIERS, Unsupported
 from toktier.program.class_map import (
-    LAST_CODE_POINT,
     SURROGATES,
     CodePointSet,
     Complement,
@@ -25,6 +24,7 @@ from toktier.program.class_map import (
     spans,
     table_ranges,
 )
+from toktier.program.code_point_sets import LAST_CODE_POINT
 from toktier.program.regex_tree import (
     EMPTY,
     Alternation,

@@ -1,30 +1,25 @@
-"""Character tables of the reference, read from tables/unicode, and the algebra of code point sets.
+"""Character tables of the reference, read from tables/unicode.
 
 The tables were probed from the reference itself (`tools/generate_unicode_tables.py`): its regular expressions, its
 normalizer and its other components follow different Unicode versions, so no other source will do. Each file is read
-when it is first needed and must have the digest that the manifest names. Not here: what a pattern means
-(`toktier.program.regex_syntax`), and how text is normalized (native/engine).
-
-A set is a tuple of (first, last): inclusive, ascending, disjoint, not adjacent. Surrogates, which no text contains, are
-in no probed set; `complement` is over U+0000..U+10FFFF, so that they go with the other code points outside of a set.
+when it is first needed and must have the digest that the manifest names. Surrogates, which no text contains, are in no
+set. Not here: what sets can be asked (`code_point_sets`), what a pattern means (`regex_syntax`), how text is normalized
+(native/engine).
 """
 
 from __future__ import annotations
 
 import json
-from bisect import bisect_right
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from toktier.canonical import TAG_TABLE, document_digest, tagged_digest
+from toktier.canonical import TAG_TABLE, tagged_digest
 from toktier.errors import InternalError
+from toktier.program.code_point_sets import Ranges
 from toktier.resources import tables_dir
 
-Ranges = tuple[tuple[int, int], ...]
-
 FORMAT_VERSION = 1
-LAST_CODE_POINT = 0x10FFFF
 
 
 def _damaged(name: str, what: str) -> InternalError:
@@ -87,11 +82,6 @@ def _map(text: str) -> dict[int, tuple[int, ...]]:
         key, _, value = item.partition("=")
         out[int(key, 16)] = _sequence(value)
     return out
-
-
-def tables_digest() -> str:
-    """Digest over the content of every table; the versions that they were probed with do not enter."""
-    return document_digest(TAG_TABLE, _manifest()["tables"])
 
 
 def probed_with() -> tuple[str, ...]:
@@ -272,58 +262,3 @@ def normalization(form: str) -> NormalizationTables:
         not_inert=not_inert,
         no_boundary_before=_ranges(table["no_boundary_before"][form]),
     )
-
-
-# Algebra
-
-
-def size(r: Ranges) -> int:
-    """Number of code points."""
-    return sum(last - first + 1 for first, last in r)
-
-
-def contains(r: Ranges, cp: int) -> bool:
-    i = bisect_right(r, (cp, LAST_CODE_POINT)) - 1
-    return i >= 0 and r[i][1] >= cp
-
-
-def complement(r: Ranges) -> Ranges:
-    """Over U+0000..U+10FFFF, surrogates included."""
-    out = []
-    start = 0
-    for first, last in r:
-        if first > start:
-            out.append((start, first - 1))
-        start = last + 1
-    if start <= LAST_CODE_POINT:
-        out.append((start, LAST_CODE_POINT))
-    return tuple(out)
-
-
-def union(a: Ranges, b: Ranges) -> Ranges:
-    out: list[tuple[int, int]] = []
-    for first, last in sorted(a + b):
-        if out and first <= out[-1][1] + 1:
-            if last > out[-1][1]:
-                out[-1] = (out[-1][0], last)
-        else:
-            out.append((first, last))
-    return tuple(out)
-
-
-def intersection(a: Ranges, b: Ranges) -> Ranges:
-    out = []
-    i = j = 0
-    while i < len(a) and j < len(b):
-        first, last = max(a[i][0], b[j][0]), min(a[i][1], b[j][1])
-        if first <= last:
-            out.append((first, last))
-        if a[i][1] < b[j][1]:
-            i += 1
-        else:
-            j += 1
-    return tuple(out)
-
-
-def difference(a: Ranges, b: Ranges) -> Ranges:
-    return intersection(a, complement(b))

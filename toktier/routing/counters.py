@@ -27,8 +27,8 @@ class Counters:
         self._add(self._texts, backend, texts, fallback)
 
     def decoded_natively(self) -> None:
-        """The native engine decoded a list of ids: apart from the others, because a look-up by backend takes longer than
-        decoding a few ids."""
+        """The native engine decoded a list of ids. Apart from the others: a look-up by backend takes longer than to
+        decode a few ids."""
         with self._guard:
             self._native_decodings += 1
 
