@@ -1,6 +1,7 @@
 """Texts over classes that show a pre-tokenizer equal to boundary tables: W-method suites of the tables and of their
 one-pass form, contexts that tell all classes apart, all class strings of a length. Generated from the tables alone;
-what runs them, and against what, is the caller's. Not here: coverage of merges and of added tokens.
+what runs them, and against what, is the caller's: the laws of the tests today, the certification of a tokenizer later.
+Not here: coverage of merges and of added tokens.
 
 Class strings are `bytes`, one class a byte. One string checks every position in it.
 """

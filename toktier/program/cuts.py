@@ -11,6 +11,8 @@ texts that begin with v must lie among those before which a text that ends in u 
 means that no text tells the two apart: Moore equivalence (`equivalence.py`), with the matrix compared directly at
 positions inside u and v. So nothing is searched, and the answer is exact: a refused context has a counterexample.
 
+`renewal_fault` is for the laws of the tests and for the certification of a tokenizer; compiling does not call it.
+
 Not here: cuts of normalization, added tokens and vocabularies, which must hold as well.
 """
 

@@ -3,7 +3,8 @@
 Cuts (`cuts.py`), the one-pass form (`token_automaton.py`) and the coverage suites (`coverage.py`) rest on it. The two
 automata of boundary tables are independent: after a left state any text may follow, before a right state any text may
 stand. So equivalence of states is Moore equivalence of each automaton alone, its output the row or column of the
-matrix, and no search over pairs of runs is needed. Not here: making tables minimal (`compile_boundaries` does).
+matrix, and no search over pairs of runs is needed. `first_difference` of two machines is for the laws of the tests
+and for the certification of a tokenizer. Not here: making tables minimal (`compile_boundaries` does).
 
 Class strings are `bytes`, one class a byte, in text order.
 """
