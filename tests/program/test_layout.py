@@ -65,6 +65,11 @@ def test_flags(kind: type[enum.IntFlag], tag: str, start: str) -> None:
     assert numbers == [int(flag) for flag in kind]
 
 
+def test_join_kinds() -> None:
+    content = next(content for _, name, content in rows("CONF") if name == "join_kind")
+    assert content == " · ".join(f"{int(join)} {join.section or 'none'}" for join in layout.Join)
+
+
 def test_conf_flags() -> None:
     content = next(content for _, name, content in rows("CONF") if name == "flags")
     stated = [int(number) for number in re.findall(r"(?:^|· )(\d+) ", content)]

@@ -19,7 +19,7 @@ from toktier.program.bpe_model import BpeModel
 from toktier.program.byte_runs import ByteRuns
 from toktier.program.byte_trie import build_byte_trie, little_endian
 from toktier.program.code_point_trie import build_trie
-from toktier.program.layout import NONE, AddedFlag, Conf, Flag, Model, TokenFlag
+from toktier.program.layout import NONE, AddedFlag, Conf, Flag, Join, Model, TokenFlag
 
 # Ids up to this are never too sparse; beyond, at most SPARSE ids a token: tables by id stay in proportion to the file.
 DENSE_IDS, SPARSE = 1_000_000, 4
@@ -94,7 +94,7 @@ def bpe_sections(
         Conf.UNK_ID: NONE if symbols.unk_id is None else symbols.unk_id,
         Conf.N_IDS: n_ids,
         Conf.MAX_PIECE: int(statistics["max_piece"] or 0),
-        Conf.JOIN_KIND: {"JBYT": 1, "JSYM": 2}.get(str(statistics["join"]), 0),
+        Conf.JOIN_KIND: int(next(join for join in Join if join.section == statistics["join"])),
     }
     switches = symbols.flags | (Flag.IGNORE_MERGES if model.ignore_merges else Flag(0))
     return BpeSections({**sections, **symbols.sections}, conf, switches, live, statistics)

@@ -88,6 +88,19 @@ class Flag(enum.IntFlag):
     NEEDS_NQC = 256
 
 
+class Join(enum.IntEnum):
+    """CONF[JOIN_KIND]: by what the table of possible merges is, that cuts inside a piece rest on."""
+
+    NONE = 0
+    BYTES = 1
+    SYMBOLS = 2
+
+    @property
+    def section(self) -> str | None:
+        """The section that holds the table."""
+        return {Join.BYTES: "JBYT", Join.SYMBOLS: "JSYM"}.get(self)
+
+
 class TokenFlag(enum.IntFlag):
     """TFLG, one byte an id."""
 
