@@ -103,13 +103,19 @@ def test_published_figures_of_real_artifacts(artifacts: Artifacts) -> None:
         "deepseek_v3": (12, 15, 14, 127_741, 0),
         "claude": (10, 9, 10, 64_739, 0),
     }
+    digests = {}
     for name, expected in figures.items():
         meta = read_meta(read_program(compile_tokenizer(artifacts.path(name).read_bytes())).section("META"))
+        digests[name] = meta["boundary"]["digest"]
         boundary, model = meta["boundary"], meta["model"]
         found = (boundary["classes"], boundary["left_states"], boundary["right_states"], model["merges_live"])
         assert found == expected[:4], name
         # claude and deepseek hold tokens in the vocabulary that are added tokens too; merges reach none of these.
         assert model["tokens_unreachable"] >= expected[4], name
+    assert len(set(digests.values())) == len(digests)
+    for name, other in (("llama3", "gpt35turbo"), ("gptoss", "gpt4o")):
+        meta = read_meta(read_program(compile_tokenizer(artifacts.path(other).read_bytes())).section("META"))
+        assert meta["boundary"]["digest"] == digests[name], other
 
 
 @pytest.mark.ci

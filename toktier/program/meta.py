@@ -89,7 +89,10 @@ def decode_delegation(spec: TokenizerSpec) -> tuple[str, str] | None:
 
 
 def _boundary_json(tables: BoundaryTables, automaton: TokenAutomaton | None, cuts: Cuts | None) -> dict[str, Any]:
+    from toktier.program.fingerprint import boundary_digest  # with it comes the compiler, which reading META must not
+
     return {
+        "digest": boundary_digest(tables),
         "classes": tables.n_class,
         "left_states": tables.n_left,
         "right_states": tables.n_right,

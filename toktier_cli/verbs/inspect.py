@@ -41,6 +41,14 @@ def inspect(
     """What is pinned (without an argument: everything), or what a tokenizer.json is.
 
     For a file: pipeline, automata, merges, added tokens, fingerprint, which pinned artifact it equals, what serves it.
+
+    automata: classes of characters that the patterns tell apart; left and right states are the two sides of a position;
+    "in one pass" counts the states that find every boundary reading forwards once, without it the engine reads twice.
+
+    boundaries: digest of these tables in canonical form, whole in --json: equal for tokenizers that split alike.
+
+    merges: a rule that can never fire is proved dead. "not monotone": some rule ranks before one that makes a side of
+    it, so that applying rules once in rank order would not do.
     """
     invocation: Invocation = ctx.obj
     given = [value for value in (what, family, file) if value is not None]

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 SHOWN = 60
+DIGEST_SHOWN = 12
 
 
 def program_lines(meta: dict[str, Any]) -> Iterator[str]:
@@ -20,9 +21,10 @@ def _facts(meta: dict[str, Any]) -> Iterator[tuple[str, str]]:
     boundary = meta["boundary"]
     if boundary is not None:
         states = boundary["token_states"]
-        forward = "no one-pass form" if states is None else f"{states} one-pass states"
+        forward = "no one-pass form" if states is None else f"{states} states in one pass"
         sides = f"{boundary['left_states']} left and {boundary['right_states']} right states"
         yield "automata", f"{boundary['classes']} classes, {sides}, {forward}"
+        yield "boundaries", f"{boundary['digest'][:DIGEST_SHOWN]}, the same for every pattern that splits alike"
         if boundary["pair_cuts"] is not None:
             yield "cuts", f"{boundary['pair_cuts']} pairs and {boundary['triple_cuts']} triples of classes always part"
     model = meta["model"]
@@ -34,7 +36,7 @@ def _facts(meta: dict[str, Any]) -> Iterator[tuple[str, str]]:
         "merges",
         f"{model['merges_live']} of {model['merges_written']} can fire, {model['merges_dead']} proved dead"
         + (f", {model['merges_kept_unproved']} kept unproved" if model["merges_kept_unproved"] else "")
-        + ("" if model["monotone"] else ", ranks not monotone"),
+        + ("" if model["monotone"] else ", ranks not monotone: some rules precede one that makes a side of theirs"),
     )
     added = meta["added_tokens"]
     counts = [f"{added[flag]} {flag}" for flag in sorted(added) if flag != "count" and added[flag]]
