@@ -12,7 +12,7 @@ from tokenizers import Tokenizer
 from tests.support import tokenizer_maker as maker
 from tests.support.tokenizer_maker import Document, added, changed, minimal
 from toktier.errors import ProgramUnsupported
-from toktier.program.added_tokens import PlacedToken
+from toktier.program.added_tokens import MAX_MATCHED_BYTES, PlacedToken
 from toktier.program.layout import AddedFlag
 from toktier.program.tokenizer_json import read_tokenizer
 
@@ -76,6 +76,15 @@ def test_only_normalized_tokens_are_matched_normalized() -> None:
         added_tokens=[added("e\u0301", normalized=True), added("E\u0301")],
     )
     assert [token.matched for token in placed(document)] == ["▁é", "E\u0301"]
+
+
+def test_contents_that_would_make_matching_slow_are_declined() -> None:
+    longest = "a" * (MAX_MATCHED_BYTES - 1) + "b"
+    assert placed(changed(minimal(), added_tokens=[added(longest)]))[0].matched == longest
+    for content, normalized in (("a" + longest, False), ("é" * 129, False), ("a" + longest, True)):
+        with pytest.raises(ProgramUnsupported) as caught:
+            placed(changed(minimal(), added_tokens=[added(content, normalized=normalized)]))
+        assert caught.value.path == "added_tokens[0].content"
 
 
 def test_many_tokens() -> None:

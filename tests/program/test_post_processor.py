@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from typing import Any
 
 import pytest
 
 from tests.support.bad_tokenizers import BYTE_LEVEL, PADDING, TEMPLATE, TRUNCATION
+from toktier.errors import ProgramUnsupported
 from toktier.program.layout import NONE, Conf
 from toktier.program.length_limits import Padding, Truncation, length_conf, read_padding, read_truncation
 from toktier.program.post_processor import PostProcessor, read_post_processor
@@ -49,6 +51,20 @@ def test_a_template_around_the_text() -> None:
     assert read.before == ((2, "c"), (0, "a"), (1, "b"))
     assert read.after == ((0, "a"), (1, "b"))
     assert read.special_count == 5
+
+
+def test_a_template_is_counted_before_it_is_laid_out() -> None:
+    special = {"SpecialToken": {"id": "X", "type_id": 0}}
+    document = TEMPLATE | {
+        "single": [*[special] * 20_000, {"Sequence": {"id": "A", "type_id": 0}}],
+        "special_tokens": {"X": {"id": "X", "ids": [0] * 20_000, "tokens": ["a"] * 20_000}},
+    }
+    tracemalloc.start()
+    with pytest.raises(ProgramUnsupported, match="more than 4096 ids"):
+        read_post_processor(document)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 32 << 20  # laid out it would be 400 million pairs
 
 
 @pytest.mark.parametrize(

@@ -203,18 +203,47 @@ def test_a_changed_artifact_is_another_one(
     assert len(compilations) == 2
 
 
-def test_a_file_that_others_can_write_is_hashed_every_time(
+def test_a_source_that_others_can_write_is_hashed_every_time(
     artifact: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     artifact.chmod(0o666)
-    _, info = load_or_compile(artifact, cache)
-    assert info.path is not None
-    info.path.chmod(0o660)
     with later(monkeypatch):
         for _ in range(3):
-            assert not load_or_compile(artifact, cache)[1].trusted
-    assert not list(cache.glob("*.verified"))
+            load_or_compile(artifact, cache)
     assert not list((cache / "sources").iterdir())
+
+
+@pytest.mark.parametrize("mode", [0o660, 0o606])
+def test_a_program_that_others_can_write_is_rebuilt(
+    artifact: Path, cache: Path, mode: int, compilations: list[str]
+) -> None:
+    _, info = load_or_compile(artifact, cache)
+    assert info.path is not None
+    info.path.chmod(mode)
+    assert not load_or_compile(artifact, cache)[1].from_cache
+    assert len(compilations) == 2
+    assert info.path.stat().st_mode & 0o777 == 0o600
+    assert load_or_compile(artifact, cache)[1].from_cache
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="gives a file to another user; needs to start as root")
+def test_a_program_of_another_user_is_rebuilt(artifact: Path, cache: Path, compilations: list[str]) -> None:
+    _, info = load_or_compile(artifact, cache)
+    assert info.path is not None
+    os.chown(info.path, 65534, 65534)
+    assert not load_or_compile(artifact, cache)[1].from_cache
+    assert len(compilations) == 2
+    assert info.path.stat().st_uid == os.geteuid()
+
+
+def test_a_fifo_in_the_place_of_a_program_holds_nobody(artifact: Path, cache: Path, compilations: list[str]) -> None:
+    _, info = load_or_compile(artifact, cache)
+    assert info.path is not None
+    info.path.unlink()
+    os.mkfifo(info.path)
+    assert not load_or_compile(artifact, cache)[1].from_cache
+    assert len(compilations) == 2
+    assert load_or_compile(artifact, cache)[1].from_cache
 
 
 @pytest.mark.parametrize("hint", [b"", b"[]", b"{}", b"\xff", b'{"identity":[],"sha256":"x"}', b"[" * 3000])

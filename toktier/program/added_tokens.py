@@ -15,6 +15,7 @@ from toktier.errors import ProgramUnsupported, UnsupportedConfig
 from toktier.program.json_fields import Fields, malformed
 from toktier.program.layout import AddedFlag
 
+MAX_MATCHED_BYTES = 256  # the matcher's work is bounded by text times the longest content; the longest seen has 93
 MAX_NORMALIZED = 1 << 22  # characters of all contents once normalized; 50,000 tokens of thirty: 1.5 million
 
 
@@ -127,12 +128,20 @@ def place_tokens(
 ) -> tuple[PlacedToken, ...]:
     """Tokens with effective ids, given the model's vocabulary.
 
-    Raises ProgramUnsupported where an id would be that of another token: a look-up by id then means two tokens.
+    Raises ProgramUnsupported where an id would be that of another token (a look-up by id then means two tokens), and
+    for a content that would make matching slow.
     """
     following = len(vocabulary)  # of entries; not one above the greatest id
     taken = set(vocabulary.values()) if tokens else set()
     placed: list[PlacedToken] = []
     for token, content in zip(tokens, contents, strict=True):
+        size = len(content.encode())
+        if size > MAX_MATCHED_BYTES:
+            raise ProgramUnsupported(
+                f"{token.path}.content",
+                f"{size:,} bytes",
+                f"{token.path}.content has {size:,} bytes; more than {MAX_MATCHED_BYTES} are beyond the compiler",
+            )
         identity = vocabulary.get(token.content)
         if identity is None:
             identity = following

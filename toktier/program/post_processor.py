@@ -92,11 +92,11 @@ def _template(fields: Fields) -> tuple[_Pairs, _Pairs]:
     sequences = [index for index, part in enumerate(parts) if isinstance(part, str)]
     if len(sequences) != 1 or parts[sequences[0]] != "A":
         raise ProgramUnsupported(fields.place("single"), "a template without exactly one $A")
-    at = sequences[0]
-    before, after = _joined(parts[:at]), _joined(parts[at + 1 :])
-    if len(before) + len(after) > MAX_TEMPLATE_IDS:
+    # Counted before it is laid out: a token of j ids named k times is j times k ids.
+    if sum(len(part) for part in parts if not isinstance(part, str)) > MAX_TEMPLATE_IDS:
         raise ProgramUnsupported(fields.place("single"), f"a template of more than {MAX_TEMPLATE_IDS} ids")
-    return before, after
+    at = sequences[0]
+    return _joined(parts[:at]), _joined(parts[at + 1 :])
 
 
 def _joined(parts: list[_Pairs | str]) -> _Pairs:

@@ -211,12 +211,20 @@ def _open_cached(cache_dir: Path, digest: str, opener: Callable[[Buffer], Any]) 
 
 
 def _map(path: Path) -> tuple[mmap.mmap, os.stat_result] | None:
+    """The file mapped, and its status; None for what is not there, empty, or could be written by someone else.
+
+    A digest says that a file is whole, not who made it: a program planted by another user would be whole too.
+    """
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+        # O_NONBLOCK: a FIFO in the place of the file must not hold the caller.
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError:
         return None
     try:
-        return mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ), os.fstat(descriptor)
+        status = os.fstat(descriptor)
+        if not trust.only_owner_writes(status):
+            return None
+        return mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ), status
     except (OSError, ValueError):  # ValueError: an empty file
         return None
     finally:

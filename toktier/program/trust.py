@@ -25,12 +25,12 @@ _MAX_HINT_BYTES = 4096
 
 def trusted_digest(status: os.stat_result, hint: Path) -> str | None:
     """The SHA-256 (hex) that `hint` records for the file of `status`, or None."""
-    if not _only_owner_writes(status):
+    if not only_owner_writes(status):
         return None
     with contextlib.suppress(OSError, ValueError, RecursionError):
-        descriptor = os.open(hint, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+        descriptor = os.open(hint, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
         with os.fdopen(descriptor, "rb") as file:
-            if not _only_owner_writes(os.fstat(descriptor)):
+            if not only_owner_writes(os.fstat(descriptor)):
                 return None
             document = json.loads(file.read(_MAX_HINT_BYTES))
         if isinstance(document, dict) and document.get("identity") == _identity(status):
@@ -43,7 +43,7 @@ def trusted_digest(status: os.stat_result, hint: Path) -> str | None:
 def record_digest(status: os.stat_result, digest: str, hint: Path) -> bool:
     """Records that the file of `status`, taken before it was hashed, has `digest`; False when no hint was written."""
     changed = max(status.st_mtime_ns, status.st_ctime_ns)
-    if not _only_owner_writes(status) or time.time_ns() - changed < _SETTLED_NS:
+    if not only_owner_writes(status) or time.time_ns() - changed < _SETTLED_NS:
         return False
     try:
         storage.atomic_write(hint, canonical_json({"identity": _identity(status), "sha256": digest}))
@@ -57,6 +57,7 @@ def _identity(status: os.stat_result) -> list[str]:
     return [str(number) for number in numbers]  # nanoseconds are beyond the integers of canonical JSON
 
 
-def _only_owner_writes(status: os.stat_result) -> bool:
+def only_owner_writes(status: os.stat_result) -> bool:
+    """A regular file of this user or root that nobody else may write: without that, what it holds is another's word."""
     mode = status.st_mode
     return stat.S_ISREG(mode) and status.st_uid in (0, os.geteuid()) and not mode & (stat.S_IWGRP | stat.S_IWOTH)
