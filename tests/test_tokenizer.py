@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import copy
+import inspect
 import multiprocessing
 import os
 import pickle
 import random
+import re
 import threading
 import warnings
 from array import array
@@ -246,8 +248,10 @@ def test_arguments_of_encode(tokenizer: str) -> None:
     assert tok.encode(TEXT, lookup="off").ids == tok.encode(TEXT, lookup="auto").ids == plain
     with pytest.raises(errors.ConfigInvalid):
         tok.encode(TEXT, lookup="maybe")
-    with pytest.raises(errors.UnsupportedConfig):
+    with pytest.raises(errors.UnsupportedConfig, match="sessions are not in this version") as refused:
         tok.encode(TEXT, session="chat")
+    assert refused.value.details == {"argument": "session"}
+    assert refused.value.remedy
     with pytest.raises(TypeError):
         tok.encode(3)
     with pytest.raises(TypeError):
@@ -259,6 +263,20 @@ def test_arguments_of_encode(tokenizer: str) -> None:
         with pytest.raises(errors.InvalidText) as caught:
             tok.encode_batch(["fine", text])
         assert caught.value.details == {"position": position, "item": 1}
+
+
+@pytest.mark.parametrize("name", ["encode", "encode_batch", "count", "count_batch", "decode", "decode_batch"])
+def test_help_of_a_call_names_its_arguments_and_errors(name: str) -> None:
+    method = getattr(toktier.Tokenizer, name)
+    text = inspect.getdoc(method) or ""
+    refers = {"count": "encode", "count_batch": "encode_batch", "encode_batch": "encode", "decode_batch": "decode"}
+    told = text
+    while name in refers and refers[name] in told:  # "as for encode"
+        name = refers[name]
+        told += inspect.getdoc(getattr(toktier.Tokenizer, name)) or ""
+    arguments = [argument for argument in inspect.signature(method).parameters if argument not in ("self", "batch")]
+    assert [argument for argument in arguments if argument not in told] == []
+    assert re.search(r"Raises|errors are those of", text)
 
 
 @pytest.mark.parametrize("tokenizer", ["fast_cpu", "hf"])

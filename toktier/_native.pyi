@@ -123,6 +123,7 @@ class EncoderBase:
         offsets: bool = False,
     ) -> Encoding:
         """Ids of `text`. `plain`: special added tokens are ordinary text. `offsets`: compute them in the same pass.
+        `session`, `lookup`: for the subclass. `help()` of the method says more.
 
         InvalidText for lone surrogates (`details["position"]`: code point) and malformed UTF-8 (byte);
         UnsupportedConfig where the reference cannot apply the stored truncation either.

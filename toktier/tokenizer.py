@@ -65,7 +65,9 @@ class Tokenizer(EncoderBase):
     ) -> Encoding:
         if session is not None:
             raise UnsupportedConfig(
-                "this version has no sessions", details={"argument": "session"}, remedy="encode without session="
+                "session= was given, and sessions are not in this version",
+                details={"argument": "session"},
+                remedy="leave session out: every call encodes its whole text",
             )
         if lookup is not None and lookup not in LOOKUPS:
             raise ConfigInvalid(
@@ -126,12 +128,15 @@ class Tokenizer(EncoderBase):
     # decode
 
     def decode(self, ids: Iterable[int], skip_special_tokens: bool = True) -> str:
-        """Text of `ids` (an Encoding, a buffer of uint32, any iterable of int). Ids without a token are passed over, as
-        the reference does. Raises InvalidToken for what is no id."""
+        """Text of `ids`, an Encoding, a buffer of uint32 or any iterable of int.
+
+        `skip_special_tokens`: special added tokens give no text. Ids without a token are passed over, as the reference
+        does. Raises InvalidToken for what is no id (`details["index"]`: its place), TypeError for what holds no ids.
+        """
         return self._decoder(skip_special_tokens)(ids)
 
     def decode_batch(self, batch: Iterable[Iterable[int]], skip_special_tokens: bool = True) -> list[str]:
-        """Text of each row. Raises InvalidToken naming the item."""
+        """Text of each row, one after the other: `decode` of each. Raises InvalidToken, `details["item"]` its row."""
         decode = self._decoder(skip_special_tokens)
         texts: list[str] = []
         for item, ids in enumerate(batch):

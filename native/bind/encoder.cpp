@@ -37,7 +37,8 @@ bool bind_keyword(const Signature& s, PyObject* name, PyObject* value, PyObject*
     for (Py_ssize_t k = 0; k < s.count; ++k) {
       PyObject* known = *s.names[k];
       if (exact == 0 ? known != name : PyUnicode_Compare(known, name) != 0) continue;
-      if (out[k] != nullptr) return PyErr_Format(PyExc_TypeError, "%s() got multiple values for argument '%U'", s.method, name), false;
+      if (out[k] != nullptr)
+        return PyErr_Format(PyExc_TypeError, "%s() got multiple values for argument '%U'", s.method, name), false;
       out[k] = value;
       return true;
     }
@@ -48,7 +49,9 @@ bool bind_keyword(const Signature& s, PyObject* name, PyObject* value, PyObject*
 // Borrowed references into `out`, null where not given.
 bool bind_arguments(const Signature& s, PyObject* const* args, Py_ssize_t n, PyObject* keywords, PyObject** out) {
   if (n > s.positional)
-    return PyErr_Format(PyExc_TypeError, "%s() takes at most %zd positional arguments but %zd were given", s.method, s.positional, n), false;
+    return PyErr_Format(PyExc_TypeError, "%s() takes at most %zd positional arguments but %zd were given", s.method,
+                        s.positional, n),
+           false;
   for (Py_ssize_t k = 0; k < n; ++k) out[k] = args[k];
   for (Py_ssize_t k = 0; keywords != nullptr && k < PyTuple_GET_SIZE(keywords); ++k)
     if (!bind_keyword(s, PyTuple_GET_ITEM(keywords, k), args[n + k], out)) return false;
@@ -59,7 +62,8 @@ bool bind_arguments(const Signature& s, PyObject* const* args, Py_ssize_t n, PyO
 // Exactly True or False: a mistaken place of an argument must not pass for a yes.
 bool take_flag(PyObject* value, PyObject* name, bool& flag) {
   if (value == nullptr) return true;
-  if (!PyBool_Check(value)) return PyErr_Format(PyExc_TypeError, "%U must be True or False, not %.100s", name, Py_TYPE(value)->tp_name), false;
+  if (!PyBool_Check(value))
+    return PyErr_Format(PyExc_TypeError, "%U must be True or False, not %.100s", name, Py_TYPE(value)->tp_name), false;
   flag = value == Py_True;
   return true;
 }
@@ -127,8 +131,8 @@ PyObject* count(PyObject* self, PyObject* const* args, Py_ssize_t n, PyObject* k
       !take_flag(a[2], name_plain, options.plain) || !ready(e))
     return nullptr;
   if (e->owner == nullptr)
-    return PyObject_CallMethodObjArgs(self, name_count_routed, a[0], flag_object(options.add_special_tokens), flag_object(options.plain),
-                                      nullptr);
+    return PyObject_CallMethodObjArgs(self, name_count_routed, a[0], flag_object(options.add_special_tokens),
+                                      flag_object(options.plain), nullptr);
   const Ref text = take_text(a[0]);
   if (!text) return nullptr;
   const Ref program = Ref::borrow(e->program);
@@ -169,8 +173,8 @@ struct BatchArguments {
   Ref texts, routed, program;
 };
 
-bool take_batch(PyObject* self, const Signature& signature, PyObject* const* args, Py_ssize_t n, PyObject* keywords, PyObject* route,
-                BatchArguments& out) {
+bool take_batch(PyObject* self, const Signature& signature, PyObject* const* args, Py_ssize_t n, PyObject* keywords,
+                PyObject* route, BatchArguments& out) {
   EncoderObject* e = as_encoder(self);
   PyObject* a[6] = {};
   if (!bind_arguments(signature, args, n, keywords, a) || !take_flag(a[1], name_add, out.options.add_special_tokens) ||
@@ -206,7 +210,8 @@ PyObject* encode_batch(PyObject* self, PyObject* const* args, Py_ssize_t n, PyOb
     BatchCall call(*e->owner, a.texts.get(), a.options, true);
     if (!run_batch(e, call, a.workers)) return nullptr;
     const std::size_t total = call.total();
-    Ref batch(new_batch(Py_ssize_t(call.rows()), total, a.program.get(), a.texts.get(), {a.options.add_special_tokens, a.options.plain}));
+    Ref batch(new_batch(Py_ssize_t(call.rows()), total, a.program.get(), a.texts.get(),
+                        {a.options.add_special_tokens, a.options.plain}));
     if (!batch) return nullptr;
     WithoutGil released(Py_ssize_t(total) >= kReleaseGilFrom);
     call.gather(as_batch(batch.get())->ids, as_batch(batch.get())->row_splits);
@@ -284,15 +289,53 @@ PyCFunction erased(F* function) {
   return reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(function));
 }
 
+// What help() shows. The first lines are the text signatures; the stub has the types.
+constexpr char encode_doc[] =
+    R"(encode($self, text, add_special_tokens=False, *, session=None, lookup=None, plain=False, offsets=False)
+--
+
+Ids of one text, as an Encoding.
+
+text: str, or bytes, bytearray or memoryview of UTF-8.
+add_special_tokens: add the tokens that the file's post-processor puts around a text.
+session: sessions are not in this version; anything but None raises UnsupportedConfig.
+lookup: whether stored work may answer, "auto" or "off". This version stores none, so both are the same.
+plain: special added tokens in the text are ordinary text, as in what a user wrote.
+offsets: compute the offsets in the same pass, not when Encoding.offsets is first read.
+
+Raises InvalidText for a lone surrogate (details["position"]: its code point) and for malformed UTF-8 (its byte);
+UnsupportedConfig where the reference cannot apply the stored truncation either; ConfigInvalid for another `lookup`;
+TypeError for what is no text, and for flags that are not True or False.)";
+constexpr char encode_batch_doc[] = R"(encode_batch($self, texts, add_special_tokens=False, *, workers=None, plain=False)
+--
+
+Ids of many texts, as an EncodingBatch: row i is what encode(texts[i]) gives, but that padding to the longest, where the
+file stores it, goes over all.
+
+texts: an iterable of texts as encode takes them.
+add_special_tokens, plain: as for encode.
+workers: threads, at least 1; None: as many as pay. The reference, where it serves, has its own pool and ignores this.
+
+Raises what encode raises, InvalidText with details["item"] and details["position"] of the first bad text; TypeError for
+one text in place of several; ValueError for fewer than 1 workers.)";
+constexpr char count_doc[] = R"(count($self, text, add_special_tokens=False, *, plain=False)
+--
+
+Number of ids of one text: len(encode(text, ...)), without keeping them.
+
+Arguments and errors are those of encode.)";
+constexpr char count_batch_doc[] = R"(count_batch($self, texts, add_special_tokens=False, *, workers=None, plain=False)
+--
+
+Numbers of ids of many texts, as a list of int: the lengths of the rows of encode_batch, without keeping them.
+
+Arguments and errors are those of encode_batch.)";
+
 PyMethodDef methods[] = {
-    {"encode", erased(encode), METH_FASTCALL | METH_KEYWORDS,
-     "encode($self, text, add_special_tokens=False, *, session=None, lookup=None, plain=False, offsets=False)\n--\n\nIds of one text."},
-    {"encode_batch", erased(encode_batch), METH_FASTCALL | METH_KEYWORDS,
-     "encode_batch($self, texts, add_special_tokens=False, *, workers=None, plain=False)\n--\n\nIds of many texts."},
-    {"count", erased(count), METH_FASTCALL | METH_KEYWORDS,
-     "count($self, text, add_special_tokens=False, *, plain=False)\n--\n\nNumber of ids of one text."},
-    {"count_batch", erased(count_batch), METH_FASTCALL | METH_KEYWORDS,
-     "count_batch($self, texts, add_special_tokens=False, *, workers=None, plain=False)\n--\n\nNumbers of ids of many texts."},
+    {"encode", erased(encode), METH_FASTCALL | METH_KEYWORDS, encode_doc},
+    {"encode_batch", erased(encode_batch), METH_FASTCALL | METH_KEYWORDS, encode_batch_doc},
+    {"count", erased(count), METH_FASTCALL | METH_KEYWORDS, count_doc},
+    {"count_batch", erased(count_batch), METH_FASTCALL | METH_KEYWORDS, count_batch_doc},
     {"_encode_routed", no_route, METH_VARARGS, "For subclasses: (text, add_special_tokens, session, lookup, plain)."},
     {"_encode_batch_routed", no_route, METH_VARARGS, "For subclasses: (texts, add_special_tokens, workers, plain)."},
     {"_count_routed", no_route, METH_VARARGS, "For subclasses: (text, add_special_tokens, plain)."},
@@ -304,15 +347,16 @@ PyGetSetDef properties[] = {
     {"native_calls", get_native_calls, nullptr, "Texts that the native engine served, and their bytes of UTF-8.", nullptr},
     {nullptr, nullptr, nullptr, nullptr, nullptr}};
 
-PyType_Slot slots[] = {{Py_tp_new, reinterpret_cast<void*>(PyType_GenericNew)},
-                       {Py_tp_init, reinterpret_cast<void*>(init)},
-                       {Py_tp_dealloc, reinterpret_cast<void*>(dealloc)},
-                       {Py_tp_traverse, reinterpret_cast<void*>(traverse)},
-                       {Py_tp_clear, reinterpret_cast<void*>(clear)},
-                       {Py_tp_doc, const_cast<char*>("EncoderBase(program)\n--\n\nThe calls of a tokenizer that must not enter Python.")},
-                       {Py_tp_methods, methods},
-                       {Py_tp_getset, properties},
-                       {0, nullptr}};
+PyType_Slot slots[] = {
+    {Py_tp_new, reinterpret_cast<void*>(PyType_GenericNew)},
+    {Py_tp_init, reinterpret_cast<void*>(init)},
+    {Py_tp_dealloc, reinterpret_cast<void*>(dealloc)},
+    {Py_tp_traverse, reinterpret_cast<void*>(traverse)},
+    {Py_tp_clear, reinterpret_cast<void*>(clear)},
+    {Py_tp_doc, const_cast<char*>("EncoderBase(program)\n--\n\nThe calls of a tokenizer that must not enter Python.")},
+    {Py_tp_methods, methods},
+    {Py_tp_getset, properties},
+    {0, nullptr}};
 
 PyType_Spec spec = {"toktier._native.EncoderBase", sizeof(EncoderObject), 0,
                     Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC, slots};
