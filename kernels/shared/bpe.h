@@ -1,5 +1,5 @@
 // Byte-pair merging of one short piece over arrays that the caller provides: lowest rank first, ties leftmost first, until
-// no merge applies. Quadratic in the piece, so for short pieces only; native/engine/bpe.cpp has the heap for long ones.
+// no merge applies. Quadratic in the piece, so for short pieces only; native/engine/piece_encoder.cpp has the heap for long ones.
 #pragma once
 #include "hash.h"
 #include "layout.h"

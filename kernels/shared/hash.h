@@ -1,5 +1,6 @@
 // The one portable hash of tables that are written to a program file: the same on every machine, two multiplications a word.
-// Not keyed: tables are built from a verified artifact, and every hit compares the whole key.
+// Not keyed, since every reader must find the same slots: a vocabulary made to collide is refused when tables are built
+// (native/compile/probing.h). Every hit compares the whole key.
 #pragma once
 #include "target.h"
 

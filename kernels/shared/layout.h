@@ -72,6 +72,7 @@ enum TtFlag : tt_u32 {
   TT_FLAG_NO_DECODER = 128,
   TT_FLAG_NEEDS_NQC = 256
 };
+constexpr tt_u32 TT_ALL_FLAGS = 2 * TT_FLAG_NEEDS_NQC - 1;
 
 enum TtTokenFlag : tt_u32 {
   TT_TOKEN_EXISTS = 1,

@@ -1,15 +1,15 @@
 // Checks the vocabulary and its merge rules, drops the rules that cannot fire, and lays out the BPE sections.
 //
-// Which rules are proved (merge_proof.h) and which kept. A symbol *stands for other text* when it is a byte-fallback or the unknown
-// symbol, or a product that such a symbol went into; the closure over all rules is `tainted`. An occurrence of any other token
-// consists of the symbols of its own characters, so the theorem decides every rule whose two sides are both untainted. A rule
-// with a tainted side is kept. A token with a character that has no symbol never occurs untainted: its rules are dead.
+// Which rules are proved (merge_proof.h) and which kept. A symbol *stands for other text* when it is a byte-fallback or the
+// unknown symbol, or a product that such a symbol went into; the closure over all rules is `tainted`. An occurrence of any other
+// token consists of the symbols of its own characters, so the theorem decides every rule whose two sides are both untainted. A
+// rule with a tainted side is kept. A token with a character that has no symbol never occurs untainted: its rules are dead.
 //
-// Cuts inside a piece. Inside an untainted product, two symbols side by side met first as the last and the first symbol of the sides of
-// some live rule; so the junctions of the live rules are all pairs that any merge can ever join. JSYM holds them by
-// symbol: it speaks of the sequence after symbols were made, where unknown characters are fused and characters without symbol gone.
-// JBYT holds them by byte: a byte without symbol vanishes or becomes unknown, which may make its neighbours adjacent or fuse,
-// so next to it there is never a cut. With a tainted rule there are no cuts at all.
+// Cuts inside a piece. Inside an untainted product, two symbols side by side met first as the last and the first symbol of the
+// sides of some live rule; so the junctions of the live rules are all pairs that any merge can ever join. JSYM holds them by
+// symbol: it speaks of the sequence after symbols were made, where unknown characters are fused and characters without symbol
+// gone. JBYT holds them by byte: a byte without symbol vanishes or becomes unknown, which may make its neighbours adjacent or
+// fuse, so next to it there is never a cut. With a tainted rule there are no cuts at all.
 #include "compile/bpe_tables.h"
 
 #include <algorithm>
@@ -20,13 +20,13 @@
 #include "compile/probing.h"
 #include "engine/engine.h"
 #include "shared/hash.h"
+#include "shared/layout.h"
 
 namespace toktier::compile {
 
 namespace {
 
 constexpr std::uint32_t kNone = TT_NONE;
-constexpr std::uint8_t kExists = 1, kModel = 2, kAdded = 4, kWholePiece = 16, kReachable = 32;
 constexpr std::uint32_t kCodePoints = 0x110000;
 
 [[noreturn]] void fail(std::string what) { throw CompileError{std::move(what)}; }
@@ -114,7 +114,8 @@ class Builder {
     check_symbols();
     std::uint32_t duplicate = kNoRule;
     const RuleTable rules(in_.merges, duplicate);
-    if (duplicate != kNoRule) fail("merges[" + number(duplicate) + "] lists a pair that an earlier rule has; resolve duplicates first");
+    if (duplicate != kNoRule)
+      fail("merges[" + number(duplicate) + "] lists a pair that an earlier rule has; resolve duplicates first");
     check_rules();
     taint();
     prove(rules);
@@ -125,7 +126,7 @@ class Builder {
   }
 
  private:
-  bool model(std::uint32_t id) const { return id < n_ && (in_.flags[id] & kModel) != 0; }
+  bool model(std::uint32_t id) const { return id < n_ && (in_.flags[id] & TT_TOKEN_MODEL) != 0; }
 
   void check_shape() {
     if (in_.raw.offsets.size() != std::size_t(n_) + 1 || in_.strings.offsets.size() != std::size_t(n_) + 1)
@@ -134,7 +135,8 @@ class Builder {
     if (in_.merges.size() / 3 >= 0x7FFFFFFFu) fail("more than 2,147,483,646 merge rules");
     for (std::uint32_t id = 0; id < n_; ++id) {
       if ((in_.flags[id] & ~15u) != 0) fail("flags[" + number(id) + "] has bits that are computed here");
-      if ((in_.flags[id] & kModel) != 0 && (in_.flags[id] & kExists) == 0) fail("flags[" + number(id) + "] is in the model but does not exist");
+      if ((in_.flags[id] & TT_TOKEN_MODEL) != 0 && (in_.flags[id] & TT_TOKEN_EXISTS) == 0)
+        fail("flags[" + number(id) + "] is in the model but does not exist");
     }
     check_utf8(in_.strings, "strings");
     if (!in_.byte_level) check_utf8(in_.raw, "raw");
@@ -172,7 +174,8 @@ class Builder {
   void check_rules() {
     for (std::size_t r = 0; r < in_.merges.size(); r += 3) {
       const std::uint32_t left = in_.merges[r], right = in_.merges[r + 1], product = in_.merges[r + 2];
-      if (!model(left) || !model(right) || !model(product)) fail("merges[" + number(r / 3) + "] names an id that is no token of the model");
+      if (!model(left) || !model(right) || !model(product))
+        fail("merges[" + number(r / 3) + "] names an id that is no token of the model");
       const auto joins = [&](const Blob& blob) {
         const std::string_view a = at(blob, left), b = at(blob, right), p = at(blob, product);
         return p.size() == a.size() + b.size() && p.substr(0, a.size()) == a && p.substr(a.size()) == b;
@@ -241,8 +244,8 @@ class Builder {
           last_rule_[id] = outcome.last_rule;
         }
       }
-      if (reachable) out_.tflg[id] |= kReachable, ++s.reachable;
-      if (!text.empty() && (reachable || in_.ignore_merges)) out_.tflg[id] |= kWholePiece;
+      if (reachable) out_.tflg[id] |= TT_TOKEN_REACHABLE, ++s.reachable;
+      if (!text.empty() && (reachable || in_.ignore_merges)) out_.tflg[id] |= TT_TOKEN_WHOLE_PIECE;
     }
     s.unreachable = s.tokens - s.reachable;
   }
@@ -277,11 +280,11 @@ class Builder {
 
   void look_ups() {
     std::uint64_t pieces = 0, existing = 0;
-    for (const std::uint8_t f : out_.tflg) pieces += (f & kWholePiece) != 0, existing += (f & kExists) != 0;
+    for (const std::uint8_t f : out_.tflg) pieces += (f & TT_TOKEN_WHOLE_PIECE) != 0, existing += (f & TT_TOKEN_EXISTS) != 0;
     if (pieces != 0) {
       StringTable table(in_.raw, pieces);
       for (std::uint32_t id = 0; id < n_; ++id) {
-        if ((out_.tflg[id] & kWholePiece) == 0) continue;
+        if ((out_.tflg[id] & TT_TOKEN_WHOLE_PIECE) == 0) continue;
         const std::uint32_t other = table.add(id);
         if (other != id) fail("tokens " + number(other) + " and " + number(id) + " have the same text");
         out_.statistics.max_piece = std::max(out_.statistics.max_piece, std::uint32_t(at(in_.raw, id).size()));
@@ -290,11 +293,12 @@ class Builder {
     }
     if (existing != 0) {
       StringTable table(in_.strings, existing);
-      for (const std::uint8_t wanted : {kAdded, std::uint8_t(0)})  // an added token goes before a model token of its string
+      // An added token goes before a model token of its string.
+      for (const std::uint32_t wanted : {std::uint32_t(TT_TOKEN_ADDED), std::uint32_t(0)})
         for (std::uint32_t id = 0; id < n_; ++id) {
-          if ((out_.tflg[id] & kExists) == 0 || (out_.tflg[id] & kAdded) != wanted) continue;
+          if ((out_.tflg[id] & TT_TOKEN_EXISTS) == 0 || (out_.tflg[id] & TT_TOKEN_ADDED) != wanted) continue;
           const std::uint32_t other = table.add(id);
-          if (other != id && (out_.tflg[other] & out_.tflg[id] & kModel) != 0)
+          if (other != id && (out_.tflg[other] & out_.tflg[id] & TT_TOKEN_MODEL) != 0)
             fail("tokens " + number(other) + " and " + number(id) + " of the model have the same string");
         }
       out_.vhsh = table.take();
@@ -308,7 +312,8 @@ class Builder {
       out_.jbyt.assign(8192, 0);
       const auto set = [&](std::uint32_t a, std::uint32_t b) { out_.jbyt[a * 32 + b / 8] |= std::uint8_t(1u << b % 8); };
       for (std::size_t r = 0; r < live.size(); r += 3)
-        set(static_cast<unsigned char>(at(in_.raw, live[r]).back()), static_cast<unsigned char>(at(in_.raw, live[r + 1]).front()));
+        set(static_cast<unsigned char>(at(in_.raw, live[r]).back()),
+            static_cast<unsigned char>(at(in_.raw, live[r + 1]).front()));
       for (std::uint32_t b = 0; b < 256; ++b)
         for (std::uint32_t other = 0; symbols_[b] == kNone && other < 256; ++other) set(b, other), set(other, b);
       return;

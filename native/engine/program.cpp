@@ -1,6 +1,6 @@
 // Opening a program file: after header and section table (program_sections.h) every table that the engine follows is checked
-// (program_check.h), then the views and small derived tables of program.h are filled in. The digest is not checked here: the Python side does that
-// before, and a reader that never trusts it can be fuzzed.
+// (program_check.h), then the views and small derived tables of program.h are filled in. The digest is not checked here: the
+// Python side does that before, and a reader that never trusts it can be fuzzed.
 #include "program.h"
 
 #include <algorithm>
@@ -67,7 +67,7 @@ class Opener {
       if (p_.conf[field] > greatest) refuse("CONF", "field " + std::to_string(field) + " is out of range");
     };
     at_most(TT_CONF_MODEL, TT_MODEL_CODE_POINTS);
-    at_most(TT_CONF_FLAGS, 511);
+    at_most(TT_CONF_FLAGS, TT_ALL_FLAGS);
     at_most(TT_CONF_N_IDS, 0x7FFFFFFF);
     at_most(TT_CONF_N_CLASS, 256);
     at_most(TT_CONF_N_LEFT, 256);
@@ -263,7 +263,8 @@ class Opener {
       p_.byte_symbol = symbols.data;
       p_.all_bytes = std::find(symbols.data, symbols.data + 256, TT_NONE) == symbols.data + 256;
       require(p_.all_bytes || !p_.flag(TT_FLAG_BYTE_FALLBACK), "CONF", "byte fallback of a byte-level alphabet that lacks bytes");
-      require(p_.all_bytes || p_.conf[TT_CONF_UNK_ID] == TT_NONE, "CONF", "an unknown token of a byte-level alphabet that lacks bytes");
+      require(p_.all_bytes || p_.conf[TT_CONF_UNK_ID] == TT_NONE, "CONF",
+              "an unknown token of a byte-level alphabet that lacks bytes");
       require(join != TT_JOIN_SYMBOLS, "CONF", "JSYM in a byte-level model");
       if (join == TT_JOIN_BYTES) {
         require(s_.get<std::uint8_t>(TT_SECTION_JBYT).size == 8192, "JBYT", "it has the wrong length");

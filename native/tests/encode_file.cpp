@@ -1,5 +1,6 @@
 // encode_file PROGRAM TEXT [REPEAT] [LINES]: encodes a UTF-8 file and prints its speed, the number of ids and a checksum, to
-// profile the engine without Python. With LINES the file is encoded line by line. No test by itself: tests compare its checksum.
+// profile the engine without Python. With LINES the file is encoded line by line. No test: the checksum is for whoever compares
+// two builds by hand.
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -50,7 +51,8 @@ int main(int argc, char** argv) {
       const double start = seconds();
       for (std::size_t begin = 0; begin < text.size();) {
         const void* newline = lines ? std::memchr(text.data() + begin, '\n', text.size() - begin) : nullptr;
-        const std::size_t end = newline == nullptr ? text.size() : static_cast<std::size_t>(static_cast<const char*>(newline) - text.data()) + 1;
+        const std::size_t end =
+            newline == nullptr ? text.size() : static_cast<std::size_t>(static_cast<const char*>(newline) - text.data()) + 1;
         context.encode({text.data() + begin, end - begin}, {}, result);
         ids += result.ids.size();
         for (const std::uint32_t id : result.ids) checksum = (checksum ^ id) * 0x100000001B3ull;

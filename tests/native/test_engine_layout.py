@@ -29,6 +29,7 @@ def test_sections() -> None:
         ("TT_ADDED_", layout.AddedFlag.__members__),
         ("TT_NORMALIZER_", layout.NormalizerOp.__members__),
         ("TT_DECODER_", layout.DecoderOp.__members__),
+        ("TT_JOIN_", layout.Join.__members__),
     ],
 )
 def test_values(prefix: str, values: dict[str, enum.IntEnum | int]) -> None:
@@ -42,6 +43,7 @@ def test_constants() -> None:
         assert match is not None, name
         return int(match[1], 0)
 
+    assert f"constexpr tt_u32 TT_ALL_FLAGS = 2 * TT_FLAG_{list(layout.Flag)[-1].name} - 1;" in HEADER
     assert constant("TT_FORMAT_VERSION") == layout.FORMAT_VERSION
     assert constant("TT_HEADER_SIZE") == layout.HEADER_SIZE
     assert constant("TT_ENTRY_SIZE") == layout.ENTRY_SIZE
