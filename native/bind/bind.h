@@ -1,6 +1,6 @@
-// What the files of the Python module share. Assumed throughout: the GIL is held except where a scope says otherwise (the module does
-// not claim to do without, so that a free-threaded interpreter switches its GIL on when it imports it), and there is one interpreter
-// (module.cpp refuses others): statics hold types and interned names, made once and never freed.
+// What the files of the Python module share. Assumed throughout: the GIL is held except where a scope says otherwise (the module
+// does not claim to do without, so that a free-threaded interpreter switches its GIL on when it imports it), and there is one
+// interpreter (module.cpp refuses others): statics hold types and interned names, made once and never freed.
 #pragma once
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>

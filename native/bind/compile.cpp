@@ -50,7 +50,8 @@ Blob blob(const nb::list& strings, const char* name) {
     PyObject* item = PyList_GET_ITEM(strings.ptr(), Py_ssize_t(i));
     if (!PyBytes_Check(item)) throw nb::type_error((std::string(name) + "[" + std::to_string(i) + "] is not bytes").c_str());
     total += std::uint64_t(PyBytes_GET_SIZE(item));
-    if (total > std::numeric_limits<std::uint32_t>::max()) throw nb::value_error((std::string(name) + " has more than 4 GiB").c_str());
+    if (total > std::numeric_limits<std::uint32_t>::max())
+      throw nb::value_error((std::string(name) + " has more than 4 GiB").c_str());
     out.offsets.push_back(std::uint32_t(total));
   }
   out.bytes.reserve(total);

@@ -46,8 +46,8 @@ void dealloc(PyObject* self) {
   Py_DECREF(type);
 }
 
-// Runs the text again into `scratch`, with offsets or surfaces. `before`: how many ids of this encoding stand before the result's, as
-// a row of a padded batch is longer than its text alone gives. Differing ids are an error: never a wrong offset.
+// Runs the text again into `scratch`, with offsets or surfaces. `before`: how many ids of this encoding stand before the
+// result's, as a row of a padded batch is longer than its text alone gives. Differing ids are an error: never a wrong offset.
 bool run_again(const EncodingObject* e, bool offsets, CallScratch& scratch, std::size_t& before) {
   const ProgramOwner* owner = program_of(e->program);
   if (owner == nullptr) return false;
@@ -109,7 +109,8 @@ PyObject* get_offsets(PyObject* self, void*) {
   if (!need_offsets(e)) return nullptr;
   Ref list(PyList_New(e->count));
   for (Py_ssize_t i = 0; list && i < e->count; ++i) {
-    Ref pair(PyTuple_New(2)), begin(PyLong_FromUnsignedLong(e->offsets[i].begin)), end(PyLong_FromUnsignedLong(e->offsets[i].end));
+    Ref pair(PyTuple_New(2)), begin(PyLong_FromUnsignedLong(e->offsets[i].begin)),
+        end(PyLong_FromUnsignedLong(e->offsets[i].end));
     if (!pair || !begin || !end) return nullptr;
     PyTuple_SET_ITEM(pair.get(), 0, begin.release());
     PyTuple_SET_ITEM(pair.get(), 1, end.release());
@@ -138,7 +139,8 @@ PyObject* subscript(PyObject* self, PyObject* key) {
     return item(self, i < 0 ? i + e->count : i);
   }
   if (!PySlice_Check(key))
-    return PyErr_Format(PyExc_TypeError, "Encoding indices must be integers or slices, not %.100s", Py_TYPE(key)->tp_name), nullptr;
+    return PyErr_Format(PyExc_TypeError, "Encoding indices must be integers or slices, not %.100s", Py_TYPE(key)->tp_name),
+           nullptr;
   Py_ssize_t start, stop, step;
   if (PySlice_Unpack(key, &start, &stop, &step) != 0) return nullptr;
   const Py_ssize_t n = PySlice_AdjustIndices(e->count, &start, &stop, step);
@@ -264,7 +266,8 @@ PyType_Slot slots[] = {
     {0, nullptr}};
 
 PyType_Spec spec = {"toktier._native.Encoding", int(offsetof(EncodingObject, inside)), sizeof(std::uint32_t),
-                    Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION | Py_TPFLAGS_IMMUTABLETYPE | Py_TPFLAGS_SEQUENCE, slots};
+                    Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION | Py_TPFLAGS_IMMUTABLETYPE | Py_TPFLAGS_SEQUENCE,
+                    slots};
 
 }  // namespace
 

@@ -14,8 +14,8 @@ struct CallOptions {
   bool add_special_tokens = false, plain = false;
 };
 
-// Immutable but for `offsets`, which is filled once. Refers to exact str and bytes, a tuple of exact str, a Program (which is final
-// and refers to its buffer) and a batch, so that it can be part of no cycle and needs no garbage collection.
+// Immutable but for `offsets`, which is filled once. Refers to exact str and bytes, a tuple of exact str, a Program (which is
+// final and refers to its buffer) and a batch, so that it can be part of no cycle and needs no garbage collection.
 struct EncodingObject {
   PyObject_VAR_HEAD             // ob_size: ids stored inside
   const std::uint32_t* ids;     // inside, or in `batch`
@@ -42,7 +42,8 @@ PyObject* new_encoding_row(PyObject* batch, const std::uint32_t* ids, std::size_
 inline bool is_encoding(PyObject* object) { return Py_TYPE(object) == encoding_type; }
 inline EncodingObject* as_encoding(PyObject* object) { return reinterpret_cast<EncodingObject*>(object); }
 
-// For encoding_parts.cpp. `offsets` has one for each id; the object must have none yet. On failure: false or null, and an error set.
+// For encoding_parts.cpp. `offsets` has one for each id; the object must have none yet. On failure: false or null, and an error
+// set.
 bool set_offsets(EncodingObject* e, const Offset* offsets);
 bool need_offsets(EncodingObject* e);                 // computes them where they are not there
 PyObject* encoding_tokens(const EncodingObject* e);   // a new list

@@ -96,7 +96,8 @@ PyObject* item(PyObject* self, Py_ssize_t i) {
   if (i < 0 || i >= b->rows) return PyErr_SetString(PyExc_IndexError, "EncodingBatch index out of range"), nullptr;
   if (b->encodings != nullptr) return Py_NewRef(PyTuple_GET_ITEM(b->encodings, i));
   const std::uint64_t begin = b->row_splits[i];
-  return new_encoding_row(self, b->ids + begin, std::size_t(b->row_splits[i + 1] - begin), b->program, PyTuple_GET_ITEM(b->texts, i), b->options);
+  return new_encoding_row(self, b->ids + begin, std::size_t(b->row_splits[i + 1] - begin), b->program,
+                          PyTuple_GET_ITEM(b->texts, i), b->options);
 }
 
 PyObject* subscript(PyObject* self, PyObject* key) {
@@ -107,7 +108,8 @@ PyObject* subscript(PyObject* self, PyObject* key) {
     return item(self, i < 0 ? i + b->rows : i);
   }
   if (!PySlice_Check(key))
-    return PyErr_Format(PyExc_TypeError, "EncodingBatch indices must be integers or slices, not %.100s", Py_TYPE(key)->tp_name), nullptr;
+    return PyErr_Format(PyExc_TypeError, "EncodingBatch indices must be integers or slices, not %.100s", Py_TYPE(key)->tp_name),
+           nullptr;
   Py_ssize_t start, stop, step;
   if (PySlice_Unpack(key, &start, &stop, &step) != 0) return nullptr;
   const Py_ssize_t n = PySlice_AdjustIndices(b->rows, &start, &stop, step);
@@ -128,14 +130,16 @@ PyObject* repr(PyObject* self) {
 PyObject* from_encodings(PyObject*, PyObject* args, PyObject* kwargs) {
   static const char* names[] = {"encodings", "backend", nullptr};
   PyObject *encodings, *backend = nullptr;
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|U:from_encodings", const_cast<char**>(names), &encodings, &backend)) return nullptr;
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|U:from_encodings", const_cast<char**>(names), &encodings, &backend))
+    return nullptr;
   Ref rows(PySequence_Tuple(encodings));
   if (!rows) return nullptr;
   const Py_ssize_t n = PyTuple_GET_SIZE(rows.get());
   std::size_t total = 0;
   for (Py_ssize_t i = 0; i < n; ++i) {
     PyObject* row = PyTuple_GET_ITEM(rows.get(), i);
-    if (!is_encoding(row)) return PyErr_Format(PyExc_TypeError, "expected an Encoding, not %.100s, item %zd", Py_TYPE(row)->tp_name, i), nullptr;
+    if (!is_encoding(row))
+      return PyErr_Format(PyExc_TypeError, "expected an Encoding, not %.100s, item %zd", Py_TYPE(row)->tp_name, i), nullptr;
     total += std::size_t(as_encoding(row)->count);
   }
   Ref name(backend != nullptr ? PyUnicode_FromObject(backend)
@@ -195,7 +199,8 @@ PyType_Slot slots[] = {
     {0, nullptr}};
 
 PyType_Spec spec = {"toktier._native.EncodingBatch", sizeof(EncodingBatchObject), 0,
-                    Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION | Py_TPFLAGS_IMMUTABLETYPE | Py_TPFLAGS_SEQUENCE, slots};
+                    Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION | Py_TPFLAGS_IMMUTABLETYPE | Py_TPFLAGS_SEQUENCE,
+                    slots};
 
 }  // namespace
 

@@ -23,7 +23,8 @@ bool take_offsets(PyObject* object, std::size_t count, std::vector<Offset>& out)
     const unsigned long begin = PyLong_AsUnsignedLong(PyTuple_GET_ITEM(pair.get(), 0));
     const unsigned long end = PyErr_Occurred() ? 0 : PyLong_AsUnsignedLong(PyTuple_GET_ITEM(pair.get(), 1));
     if (PyErr_Occurred()) return false;
-    if (begin > 0xFFFFFFFFul || end > 0xFFFFFFFFul) return PyErr_SetString(PyExc_ValueError, "an offset is beyond 2**32 - 1"), false;
+    if (begin > 0xFFFFFFFFul || end > 0xFFFFFFFFul)
+      return PyErr_SetString(PyExc_ValueError, "an offset is beyond 2**32 - 1"), false;
     offset.begin = std::uint32_t(begin);
     offset.end = std::uint32_t(end);
     out.push_back(offset);
@@ -34,7 +35,8 @@ bool take_offsets(PyObject* object, std::size_t count, std::vector<Offset>& out)
 Ref take_tokens(PyObject* object, Py_ssize_t count) {
   const Ref items(PySequence_Tuple(object));
   if (!items) return Ref();
-  if (PyTuple_GET_SIZE(items.get()) != count) return PyErr_SetString(PyExc_ValueError, "there must be one token for each id"), Ref();
+  if (PyTuple_GET_SIZE(items.get()) != count)
+    return PyErr_SetString(PyExc_ValueError, "there must be one token for each id"), Ref();
   Ref tokens(PyTuple_New(count));
   for (Py_ssize_t i = 0; tokens && i < count; ++i) {
     PyObject* token = PyTuple_GET_ITEM(items.get(), i);
@@ -101,7 +103,8 @@ PyObject* encoding_restore(PyObject*, PyObject* args) {
   if (tokens != Py_None && !strings) return nullptr;
   Ref name(PyUnicode_FromObject(backend));
   // The contents of bytes objects are aligned for 32-bit integers (their header is a multiple of 8 bytes).
-  Ref made(name ? new_encoding(reinterpret_cast<const std::uint32_t*>(PyBytes_AS_STRING(ids)), std::size_t(count), nullptr, nullptr, nullptr, {})
+  Ref made(name ? new_encoding(reinterpret_cast<const std::uint32_t*>(PyBytes_AS_STRING(ids)), std::size_t(count), nullptr,
+                               nullptr, nullptr, {})
                 : nullptr);
   if (!made) return nullptr;
   EncodingObject* e = as_encoding(made.get());

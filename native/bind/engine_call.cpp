@@ -9,8 +9,8 @@ namespace {
 
 constexpr std::size_t kKeepElements = (std::size_t(1) << 20) / sizeof(std::uint32_t);
 
-// The scratch of this thread while no call has it. The pointer needs no construction, so that reading it costs nothing; its owner is
-// made once a thread, when there is something to free at the thread's end.
+// The scratch of this thread while no call has it. The pointer needs no construction, so that reading it costs nothing; its owner
+// is made once a thread, when there is something to free at the thread's end.
 thread_local CallScratch* idle_scratch = nullptr;
 struct IdleScratchOwner {
   bool alive = true;
@@ -58,7 +58,8 @@ ScratchLease::~ScratchLease() {
   delete std::exchange(idle_scratch, scratch_);
 }
 
-bool encode_text(const ProgramOwner& owner, PyObject* text, const EncodeOptions& options, CallScratch& scratch, std::size_t& bytes) {
+bool encode_text(const ProgramOwner& owner, PyObject* text, const EncodeOptions& options, CallScratch& scratch,
+                 std::size_t& bytes) {
   return run(owner, text, scratch, bytes,
              [&](Context& context, std::string_view utf8) { context.encode(utf8, options, scratch.result); });
 }

@@ -27,7 +27,8 @@ class ScratchLease {
 };
 
 // Encodes `text` (of take_text) into scratch.result; `bytes` is the length of its UTF-8. False with a Python error set.
-bool encode_text(const ProgramOwner& owner, PyObject* text, const EncodeOptions& options, CallScratch& scratch, std::size_t& bytes);
+bool encode_text(const ProgramOwner& owner, PyObject* text, const EncodeOptions& options, CallScratch& scratch,
+                 std::size_t& bytes);
 bool count_text(const ProgramOwner& owner, PyObject* text, const EncodeOptions& options, CallScratch& scratch, std::size_t& bytes,
                 std::size_t& count);
 

@@ -67,7 +67,9 @@ void set_invalid_token(PyObject* token, Py_ssize_t index) {
   if (details) raise("InvalidToken", message, details.get(), nullptr);
 }
 
-void set_internal_error(const char* message) { raise("InternalError", message, nullptr, "report it with the text and the tokenizer.json"); }
+void set_internal_error(const char* message) {
+  raise("InternalError", message, nullptr, "report it with the text and the tokenizer.json");
+}
 
 void set_from_current_exception(Py_ssize_t item) {
   try {

@@ -50,7 +50,8 @@ bool take_ids(PyObject* object, std::vector<std::uint32_t>& out) {
   out.clear();
   if (take_buffer(object, out) != 0) return true;
   if (PyUnicode_Check(object) || PyBytes_Check(object) || PyByteArray_Check(object)) {
-    PyErr_Format(PyExc_TypeError, "expected integers, not %.100s; raw ids are memoryview(...).cast(\"I\")", Py_TYPE(object)->tp_name);
+    PyErr_Format(PyExc_TypeError, "expected integers, not %.100s; raw ids are memoryview(...).cast(\"I\")",
+                 Py_TYPE(object)->tp_name);
     return false;
   }
   const Ref sequence(PySequence_Tuple(object));  // a snapshot: __index__ of an item may run any code

@@ -160,15 +160,18 @@ void register_program(nb::module_& m) {
       set_from_current_exception();
     }
   });
-  const nb::object type = nb::class_<ProgramOwner>(m, "Program", nb::is_final())
-                     .def(nb::init<nb::handle>(), nb::arg("buffer").none())
-                     .def("split", &split_text, nb::arg("text").none(), nb::arg("two_pass") = false)
-                     .def("decode", &decode_ids, nb::arg("ids").none(), nb::arg("skip_special_tokens") = true)
-                     .def("id_to_token", &token_of, nb::arg("id").none())
-                     .def("token_to_id", &id_of, nb::arg("token"))
-                     .def("is_special", [](const ProgramOwner& o, nb::handle id) { return is_special(o.program(), checked_id(id)); }, nb::arg("id").none())
-                     .def("info", &info)
-                     .def_prop_ro("n_ids", [](const ProgramOwner& o) { return o.facts().n_ids; });
+  const nb::object type =
+      nb::class_<ProgramOwner>(m, "Program", nb::is_final())
+          .def(nb::init<nb::handle>(), nb::arg("buffer").none())
+          .def("split", &split_text, nb::arg("text").none(), nb::arg("two_pass") = false)
+          .def("decode", &decode_ids, nb::arg("ids").none(), nb::arg("skip_special_tokens") = true)
+          .def("id_to_token", &token_of, nb::arg("id").none())
+          .def("token_to_id", &id_of, nb::arg("token"))
+          .def(
+              "is_special", [](const ProgramOwner& o, nb::handle id) { return is_special(o.program(), checked_id(id)); },
+              nb::arg("id").none())
+          .def("info", &info)
+          .def_prop_ro("n_ids", [](const ProgramOwner& o) { return o.facts().n_ids; });
   program_type = type.inc_ref();
 }
 

@@ -18,7 +18,9 @@ constexpr std::size_t kKeep = std::size_t(1) << 20;
 template <typename Unit>
 std::size_t ascii_run(const Unit* units, std::size_t n) {
   constexpr std::size_t step = 8 / sizeof(Unit);
-  constexpr std::uint64_t high = sizeof(Unit) == 1 ? 0x8080808080808080ull : sizeof(Unit) == 2 ? 0xFF80FF80FF80FF80ull : 0xFFFFFF80FFFFFF80ull;
+  constexpr std::uint64_t high = sizeof(Unit) == 1   ? 0x8080808080808080ull
+                                 : sizeof(Unit) == 2 ? 0xFF80FF80FF80FF80ull
+                                                     : 0xFFFFFF80FFFFFF80ull;
   std::size_t i = 0;
   for (; i + step <= n; i += step) {
     std::uint64_t word;

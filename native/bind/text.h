@@ -1,5 +1,5 @@
-// What a caller gives as text, as valid UTF-8 for the engine. str: compact ASCII as it lies, else transcoded from its own storage;
-// never through the interpreter's UTF-8 cache, which would leave a copy on every str. bytes: as they lie, checked.
+// What a caller gives as text, as valid UTF-8 for the engine. str: compact ASCII as it lies, else transcoded from its own
+// storage; never through the interpreter's UTF-8 cache, which would leave a copy on every str. bytes: as they lie, checked.
 // Anything else with the buffer protocol may change or be resized by another thread: copied first.
 #pragma once
 #include <cstdint>

@@ -18,11 +18,12 @@ namespace toktier::compile {
 
 constexpr std::uint32_t kNoRule = 0xFFFFFFFFu;
 
-// Rule index by pair of symbols. Eight bytes a slot: the proofs make millions of look-ups, most of them in vain, and most of those end
-// at the hash bits without touching the rule's row.
+// Rule index by pair of symbols. Eight bytes a slot: the proofs make millions of look-ups, most of them in vain, and most of
+// those end at the hash bits without touching the rule's row.
 class RuleTable {
  public:
-  // `merges`: rows left, right, product; must outlive the table. Returns through `duplicate` the index of a pair listed twice, or kNoRule.
+  // `merges`: rows left, right, product; must outlive the table. Returns through `duplicate` the index of a pair listed twice, or
+  // kNoRule.
   RuleTable(const std::vector<std::uint32_t>& merges, std::uint32_t& duplicate);
   std::uint32_t find(std::uint32_t left, std::uint32_t right) const;
   std::uint32_t product(std::uint32_t rule) const { return merges_[3 * std::size_t(rule) + 2]; }

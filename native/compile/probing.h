@@ -1,6 +1,6 @@
-// One step of linear probing while a table is built, with a bound. The hash is not keyed (every reader must find the same slots), so a
-// file can be made whose keys all meet in one place; looking them up, at every encode, would be quadratic. Such a file is refused.
-// Honest keys at half load stay below 100 steps: no real vocabulary comes near the bound.
+// One step of linear probing while a table is built, with a bound. The hash is not keyed (every reader must find the same slots),
+// so a file can be made whose keys all meet in one place; looking them up, at every encode, would be quadratic. Such a file is
+// refused. Honest keys at half load stay below 100 steps: no real vocabulary comes near the bound.
 #pragma once
 #include <cstdint>
 
@@ -15,7 +15,8 @@ class Probe {
   Probe(std::uint64_t hash, std::uint64_t mask) : at_(hash & mask), mask_(mask) {}
   std::uint64_t at() const { return at_; }
   void next() {
-    if (++steps_ > kLongestProbe) throw CompileError{"a thousand keys meet in one place of a hash table: the file was made to be slow"};
+    if (++steps_ > kLongestProbe)
+      throw CompileError{"a thousand keys meet in one place of a hash table: the file was made to be slow"};
     at_ = (at_ + 1) & mask_;
   }
 

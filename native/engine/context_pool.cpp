@@ -23,7 +23,8 @@ struct ContextPool::Slots {
   }
 };
 
-ContextPool::ContextPool(std::shared_ptr<const Program> program) : program_(std::move(program)), slots_(std::make_unique<Slots>()) {}
+ContextPool::ContextPool(std::shared_ptr<const Program> program)
+    : program_(std::move(program)), slots_(std::make_unique<Slots>()) {}
 
 ContextPool::~ContextPool() {
   for (Slots::Slot& slot : slots_->slots) delete slot.context.load();
@@ -34,7 +35,8 @@ ContextPool::Lease ContextPool::acquire() {
   for (std::size_t i = 0; i < Slots::count; ++i) {
     std::atomic<Context*>& slot = slots_->slots[(first + i) % Slots::count].context;
     if (slot.load(std::memory_order_relaxed) == nullptr) continue;
-    if (Context* context = slot.exchange(nullptr, std::memory_order_acquire)) return Lease(this, std::unique_ptr<Context>(context));
+    if (Context* context = slot.exchange(nullptr, std::memory_order_acquire))
+      return Lease(this, std::unique_ptr<Context>(context));
   }
   return Lease(this, std::make_unique<Context>(program_));
 }
@@ -48,7 +50,8 @@ ContextPool::Lease::~Lease() {
   for (std::size_t i = 0; i < Slots::count; ++i) {
     std::atomic<Context*>& slot = pool_->slots_->slots[(first + i) % Slots::count].context;
     Context* empty = nullptr;
-    if (slot.load(std::memory_order_relaxed) == nullptr && slot.compare_exchange_strong(empty, context_.get(), std::memory_order_release)) {
+    if (slot.load(std::memory_order_relaxed) == nullptr &&
+        slot.compare_exchange_strong(empty, context_.get(), std::memory_order_release)) {
       context_.release();
       return;
     }

@@ -47,7 +47,9 @@ void byte_level(Tokens& tokens) {
 // Value of <0xNN>, or -1. The reference parses the two characters as a number, so that a sign passes: <0x+F> is 15.
 int fallback_byte(std::string_view token) {
   if (token.size() != 6 || token.substr(0, 3) != "<0x" || token[5] != '>') return -1;
-  const auto digit = [](char c) { return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1; };
+  const auto digit = [](char c) {
+    return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+  };
   const int high = token[3] == '+' ? 0 : digit(token[3]), low = digit(token[4]);
   return high < 0 || low < 0 ? -1 : high * 16 + low;
 }

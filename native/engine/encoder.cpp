@@ -181,8 +181,8 @@ void Context::State::surface(std::size_t begin, std::size_t end, std::size_t fir
 }
 
 void Context::State::shrink() {
-  const std::size_t held = encoder.bytes() + normalizer.bytes() + prefixed.text.bytes() + prefixed.origin.bytes() + origin.bytes() +
-                           right_states.bytes() + tokens.ids.bytes() + tokens.offsets.bytes() + added.bytes();
+  const std::size_t held = encoder.bytes() + normalizer.bytes() + prefixed.text.bytes() + prefixed.origin.bytes() +
+                           origin.bytes() + right_states.bytes() + tokens.ids.bytes() + tokens.offsets.bytes() + added.bytes();
   if (held <= kept_bytes) return;
   encoder.release();
   normalizer.release();

@@ -26,7 +26,8 @@ void replace_literal(const NormalizerOp& op, const Segment& in, Rewriter& out) {
     const auto begin = static_cast<std::uint32_t>(static_cast<const std::uint8_t*>(hit) - in.text);
     const auto end = static_cast<std::uint32_t>(begin + length);
     // The reference removes the match and inserts after it, so the origin is that of the match's last character.
-    out.replace(begin, end, bytes_of(op.b), static_cast<std::uint32_t>(op.b.size()), in.origin == nullptr ? 0 : in.origin[end - 1]);
+    out.replace(begin, end, bytes_of(op.b), static_cast<std::uint32_t>(op.b.size()),
+                in.origin == nullptr ? 0 : in.origin[end - 1]);
     i = end;
   }
 }
@@ -54,7 +55,8 @@ void lowercase(const Program& p, const Segment& in, Rewriter& out) {
     if (low < count && rows[low * 3] == cp) {
       std::uint8_t text[4 * 64];  // the reader bounds one mapping to 64 code points
       std::uint32_t size = 0;
-      for (std::uint32_t k = 0; k < rows[low * 3 + 2]; ++k) size += tt_utf8_write(p.lower_text[rows[low * 3 + 1] + k], text + size);
+      for (std::uint32_t k = 0; k < rows[low * 3 + 2]; ++k)
+        size += tt_utf8_write(p.lower_text[rows[low * 3 + 1] + k], text + size);
       out.replace(i, i + length, text, size, in.origin == nullptr ? 0 : in.origin[i]);
     }
     i += length;
@@ -84,7 +86,8 @@ void Rewriter::keep_until(std::uint32_t position) {
   copied_ = position;
 }
 
-void Rewriter::replace(std::uint32_t begin, std::uint32_t end, const std::uint8_t* text, std::uint32_t size, std::uint32_t origin) {
+void Rewriter::replace(std::uint32_t begin, std::uint32_t end, const std::uint8_t* text, std::uint32_t size,
+                       std::uint32_t origin) {
   keep_until(begin);
   out_.text.append(text, size);
   if (in_.origin != nullptr) {
@@ -128,7 +131,8 @@ Segment NormalizerRun::run(const Program& program, Segment segment) {
         replace_literal(op, segment, out);
         break;
       case TT_NORMALIZER_PREPEND:
-        out.replace(0, 0, bytes_of(op.a), static_cast<std::uint32_t>(op.a.size()), segment.origin == nullptr ? 0 : segment.origin[0]);
+        out.replace(0, 0, bytes_of(op.a), static_cast<std::uint32_t>(op.a.size()),
+                    segment.origin == nullptr ? 0 : segment.origin[0]);
         break;
       case TT_NORMALIZER_LOWERCASE:
         lowercase(program, segment, out);

@@ -56,7 +56,8 @@ void PieceEncoder::encode_uncached(std::uint32_t size) {
   if (look_up({0, size, 0, true})) return;
   if (program_.byte_symbol == nullptr)
     encode_characters(size);
-  else if (program_.all_bytes || std::all_of(text_, text_ + size, [&](std::uint8_t b) { return program_.byte_symbol[b] != TT_NONE; }))
+  else if (program_.all_bytes ||
+           std::all_of(text_, text_ + size, [&](std::uint8_t b) { return program_.byte_symbol[b] != TT_NONE; }))
     encode_bytes(size);
   else
     encode_incomplete_bytes(size);

@@ -97,7 +97,8 @@ void check_hash(const char* section, Array<std::uint32_t> slots, std::uint32_t c
     for (std::uint64_t i = 0; i < slots.size; i += columns) {
       if (slots[i] == TT_NONE) continue;
       ++used;
-      for (std::uint32_t k = 0; k < columns; ++k) greatest = std::max(greatest, slots[i + k] == TT_NONE ? TT_NONE : slots[i + k] + 1);
+      for (std::uint32_t k = 0; k < columns; ++k)
+        greatest = std::max(greatest, slots[i + k] == TT_NONE ? TT_NONE : slots[i + k] + 1);
     }
   }
   require(greatest <= limit, section, "an id is out of range");

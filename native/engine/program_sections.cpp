@@ -55,7 +55,8 @@ Sections read_sections(const std::uint8_t* data, std::size_t size) {
     require(element == element_sizes[s], section_names[s], "its element size is wrong");
     require(load<std::uint64_t>(entry + 24) == 0, section_names[s], "a reserved field is not zero");
     require(offset % TT_ALIGNMENT == 0 && length % element == 0, section_names[s], "its offset or length is not aligned");
-    require(offset >= end && offset <= size && length <= size - offset, section_names[s], "it overlaps another or leaves the file");
+    require(offset >= end && offset <= size && length <= size - offset, section_names[s],
+            "it overlaps another or leaves the file");
     end = offset + length;
     seen[s] = true;
     out.offset[s] = offset;

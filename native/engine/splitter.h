@@ -22,7 +22,8 @@ static_assert(boundary_lot > 2 * (TT_MAX_PENDING + 2));
 class BoundaryScan {
  public:
   // `right_states` is working memory of the two-pass form: one byte a character.
-  BoundaryScan(const Program& program, const std::uint8_t* text, std::uint32_t size, bool two_pass, Scratch<std::uint8_t>& right_states);
+  BoundaryScan(const Program& program, const std::uint8_t* text, std::uint32_t size, bool two_pass,
+               Scratch<std::uint8_t>& right_states);
   // Appends to the lot until it is nearly full; false when there was nothing left. Room for TT_MAX_PENDING + 1 must be there.
   bool next(BoundaryLot& lot);
 

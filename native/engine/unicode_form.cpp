@@ -148,8 +148,9 @@ void rewrite_unit(const Program& program, bool compose, const Segment& in, std::
     if (!inserted) next += 1 + static_cast<std::size_t>(-item.change);
   }
   const auto size = static_cast<std::uint32_t>(made.text.size());
-  const bool same = size == end - begin && std::memcmp(made.text.data(), in.text + begin, size) == 0 &&
-                    (in.origin == nullptr || std::memcmp(made.origin.data(), in.origin + begin, size * sizeof(std::uint32_t)) == 0);
+  const bool same =
+      size == end - begin && std::memcmp(made.text.data(), in.text + begin, size) == 0 &&
+      (in.origin == nullptr || std::memcmp(made.origin.data(), in.origin + begin, size * sizeof(std::uint32_t)) == 0);
   if (!same) out.replace(begin, end, made.text.data(), size, made.origin.data());
 }
 

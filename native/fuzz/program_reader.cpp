@@ -153,7 +153,8 @@ void mutate(std::vector<std::uint8_t>& program, const std::vector<Range>& ranges
       program[at] = static_cast<std::uint8_t>(random.next());
       break;
     case 2: {
-      static const std::uint32_t values[] = {0, 1, 2, 3, 0x7F, 0x80, 0xFF, 0x100, 0xFFFF, 0x10000, 0x10FFFF, 0x110000, 0xD800, 0x7FFFFFFF, 0x80000000, 0xFFFFFFFE, 0xFFFFFFFF};
+      static const std::uint32_t values[] = {0, 1, 2, 3, 0x7F, 0x80, 0xFF, 0x100, 0xFFFF, 0x10000, 0x10FFFF, 0x110000,
+                                             0xD800, 0x7FFFFFFF, 0x80000000, 0xFFFFFFFE, 0xFFFFFFFF};
       const std::uint32_t value = values[random.below(std::size(values))];
       if (word + 4 <= program.size()) std::memcpy(program.data() + word, &value, 4);
       break;
@@ -178,7 +179,12 @@ void mutate(std::vector<std::uint8_t>& program, const std::vector<Range>& ranges
 }
 
 std::string random_text(Random& random) {
-  static const char* const units[] = {"a", "e", "s", "'s", " ", "  ", "\n", "\t", "1", "12", ".", "<|", "|>", "<", ">", "the ", " and", "\xC3\xA9", "e\xCC\x81", "\xCC\xA3", "\xE2\x96\x81", "\xE4\xB8\xAD\xE6\x96\x87", "\xED\x95\x9C", "\xE1\x84\x92\xE1\x85\xA1", "\xEF\xAC\x81", "\xF0\x9F\x98\x80", "\xC2\xA0", "\xE3\x80\x80", "\xD9\x91\xD9\x8E", "A", "Z", "\x01", "<s>", "</s>", "<|endoftext|>", "<unk>"};
+  static const char* const units[] = {
+      "a", "e", "s", "'s", " ", "  ", "\n", "\t", "1", "12", ".", "<|", "|>", "<", ">", "the ", " and",
+      "\xC3\xA9", "e\xCC\x81", "\xCC\xA3", "\xE2\x96\x81", "\xE4\xB8\xAD\xE6\x96\x87", "\xED\x95\x9C",
+      "\xE1\x84\x92\xE1\x85\xA1", "\xEF\xAC\x81", "\xF0\x9F\x98\x80", "\xC2\xA0", "\xE3\x80\x80",
+      "\xD9\x91\xD9\x8E", "A", "Z", "\x01", "<s>", "</s>", "<|endoftext|>", "<unk>"
+  };
   std::string text;
   for (std::size_t n = random.below(60); n > 0; --n) {
     const char* const unit = units[random.below(std::size(units))];
@@ -221,7 +227,8 @@ int main(int argc, char** argv) {
     std::vector<std::uint8_t> program = seeds[which];
     const bool pristine = i < static_cast<long>(seeds.size()) * 4;  // the seeds themselves must open
     if (!pristine)
-      for (std::size_t n = 1 + random.below(3); n > 0 && program.size() == seeds[which].size(); --n) mutate(program, ranges[which], random);
+      for (std::size_t n = 1 + random.below(3); n > 0 && program.size() == seeds[which].size(); --n)
+        mutate(program, ranges[which], random);
     std::vector<std::uint64_t> memory((program.size() + 7) / 8);
     std::memcpy(memory.data(), program.data(), program.size());
     const bool open = run(memory, program.size(), random_text(random));
