@@ -106,6 +106,15 @@ def test_parts_that_only_a_look_up_would_find_are_declined() -> None:
             compile_tokenizer(maker.encoded(extended))
 
 
+@pytest.mark.parametrize("step", STEPS, ids=str)
+def test_an_incomplete_byte_alphabet_is_declined(step: dict[str, Any]) -> None:
+    """A byte without a symbol vanishes; its neighbours would meet across a split inside a character."""
+    incomplete = maker.changed(document(step), added_tokens=[])
+    del incomplete["model"]["vocab"][unicode.byte_alphabet()[0xFF]]
+    with pytest.raises(ProgramUnsupported, match="byte alphabet that is not complete"):
+        compile_tokenizer(maker.encoded(incomplete))
+
+
 def test_a_table_with_lead_bytes_is_declined() -> None:
     with pytest.raises(ProgramUnsupported, match="first byte"):
         byte_runs(((0xC3, 0xC3),), joined=True, path="p")

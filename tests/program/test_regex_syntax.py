@@ -155,6 +155,8 @@ def test_case_insensitive_characters_hold_their_partners() -> None:
 
 
 REFUSED: dict[str, list[str]] = {
+    "quantifier after {1}": ["(?:ab){1}?b", "(?:ab){1}+b", "a{01}*", "(?:ab){1}{2}"],
+    "nested set without a member": [r"[^[^\d\D]0-9]", r"[^[^\x{0}-\x{10ffff}]a]", r"[a[b&&c]]"],
     "look-behind": ["(?<=a)b", "(?<!a)b"],
     "word boundary": [r"\ba", r"a\B"],
     "start-of-line anchor": ["^a"],

@@ -82,6 +82,13 @@ def test_values_are_those_of_json() -> None:
     assert parse_json(b' \n"\\ud83d\\ude00" ', "f") == "\U0001f600"
 
 
+def test_minus_zero_is_no_integer() -> None:
+    assert parse_json(b"[0, -1, 10]", "x") == [0, -1, 10]
+    (value,) = parse_json(b"[-0]", "x")
+    assert isinstance(value, float)
+    assert parse_json(b'["-0", -10, 3]', "x") == ["-0", -10, 3]
+
+
 def test_repeated_keys_stay_visible() -> None:
     value = parse_json(b'{"a": 1, "b": {"x": 1, "y": 2, "x": 3}}', "f")
     assert not isinstance(value, RepeatedKeys)

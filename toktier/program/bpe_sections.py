@@ -73,6 +73,9 @@ def bpe_sections(
         flags[token.id] |= TokenFlag.EXISTS | TokenFlag.ADDED | (TokenFlag.SPECIAL if token.token.special else 0)
     rules = _possible_rules(model.rules, raw)
     symbols = _byte_symbols(model) if byte_level else _character_symbols(model)
+    if byte_runs and not symbols.flags & Flag.ALL_BYTES:
+        # A byte without a symbol vanishes, and its neighbours would meet across a split inside a character.
+        raise ProgramUnsupported("pre_tokenizer", "a step that splits bytes, with a byte alphabet that is not complete")
     try:
         sections, live, statistics = _native.build_bpe(
             raw=raw,

@@ -21,6 +21,7 @@ from toktier.program.class_map import (
     Spans,
     Table,
     Union,
+    classify,
     spans,
     table_ranges,
 )
@@ -227,6 +228,9 @@ class _Parser:
             high = low
         if high is not None and high < low:
             raise self._beyond("interval with its ends exchanged", start)
+        if (low, high, comma) == (1, 1, None) and self._peek() in ("?", "*", "+", "{"):
+            # The reference drops {1} and the group it stands on: the next quantifier is then of the last character.
+            raise self._beyond("quantifier after {1}", start)
         # After {n} a "?" is a quantifier of its own; after the other forms it makes them lazy. "+" never belongs here.
         lazy = (comma is not None or only_high is not None) and self._accept("?")
         return self._repeat(node, low, high, lazy=lazy, start=start)
@@ -388,7 +392,10 @@ class _Parser:
             table = self._known(Table("posix", found[2]), f"POSIX bracket [:{found[2]}:]", start)
             return Complement(table) if found[1] else table
         if self._accept("["):
-            return self._set(start)
+            nested = self._set(start)
+            if not classify((nested,)).members[0]:  # the reference then reads some sets around it as empty too
+                raise self._beyond("nested set without a member", start)
+            return nested
         low = self._set_char()
         if self._peek() != "-" or self._text.startswith("-]", self._at):
             return _single(low) if isinstance(low, int) else low

@@ -48,7 +48,12 @@ def _constant(text: str) -> NoReturn:
     raise _NoConstant(text)
 
 
+def _integer(text: str) -> int | float:
+    return -0.0 if text == "-0" else int(text)  # the reference reads -0 as a float, and takes no float for an id
+
+
 _decoder = json.JSONDecoder(object_pairs_hook=_object, parse_constant=_constant)
+_decoder_of_minus_zero = json.JSONDecoder(object_pairs_hook=_object, parse_constant=_constant, parse_int=_integer)
 
 
 def check_size(size: int, name: str) -> None:
@@ -84,7 +89,8 @@ def parse_json(data: bytes, name: str) -> Any:
     collecting = gc.isenabled()
     gc.disable()  # hundreds of thousands of lists that all stay: collections would take as long as the parsing
     try:
-        value = _decoder.decode(text)
+        decoder = _decoder_of_minus_zero if b"-0" in data else _decoder  # a hook for each number takes its time
+        value = decoder.decode(text)
     except json.JSONDecodeError as error:
         early = _ends_early(text, error)
         what = "the JSON ends early" if early else f"the JSON is malformed ({error.msg.removesuffix(' at')})"
