@@ -153,7 +153,9 @@ class Tokenizer(EncoderBase):
         `prompt`: ids that came before and whose text was already shown."""
         decode = self._decoder(skip_special_tokens)
         tail = None if self._native is None else self._native.tail_rule(decode)
-        specials = frozenset(self._facts.special_tokens.values()) if skip_special_tokens else frozenset()
+        # Which special tokens the reference passes over is its own affair where it decodes: it differs by version.
+        passes_over = skip_special_tokens and self._native_decodes
+        specials = frozenset(self._facts.special_tokens.values()) if passes_over else frozenset()
         known, id_to_token = self._known_ids, self._facts.id_to_token
 
         def is_silent(token_id: int) -> bool:

@@ -7,7 +7,7 @@ is a fault of the caller. Not here: compiling (`toktier.program`), when it serve
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -18,6 +18,16 @@ from toktier.routing.vocabulary import BackendId
 
 # Strings that may stand in Replace and Strip beside ByteFallback without touching what malformed bytes become.
 _HARMLESS = frozenset({"", " ", "\u2581"})
+# Characters of the spellings that a ByteFallback decoder takes for a byte.
+_OF_BYTE_TOKENS = frozenset("<0x+>0123456789abcdefABCDEF")
+
+
+def _leaves_byte_tokens(step: Mapping[str, Any]) -> bool:
+    """Whether a decoder step before ByteFallback neither changes a byte token nor makes one: a replacement of a text
+    that no byte token holds by a text that none holds. Fuse and Strip join and shorten tokens."""
+    if step["type"] != "Replace":
+        return False
+    return not set(step["text"]) <= _OF_BYTE_TOKENS and not set(step["replacement"]) <= _OF_BYTE_TOKENS
 
 
 class FastCpuBackend:
@@ -52,7 +62,9 @@ class FastCpuBackend:
             return ByteLevelTail(decode, concatenates=self.decodes)
         strings = {step.get(key, "") for step in steps for key in ("text", "replacement")}
         if self.decodes and "ByteFallback" in kinds and "ByteLevel" not in kinds and strings <= _HARMLESS:
-            return ByteFallbackTail(self._byte_tokens.get)
+            before = steps[: kinds.index("ByteFallback")]
+            if all(_leaves_byte_tokens(step) for step in before):
+                return ByteFallbackTail(self._byte_tokens.get)
         return None
 
     @cached_property
