@@ -22,11 +22,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from toktier.artifacts.labels import shown
 from toktier.artifacts.pins import PinnedFile
+from toktier.artifacts.regular_files import open_regular
 from toktier.canonical import canonical_json
 from toktier.errors import ArtifactDamaged, ArtifactHashMismatch, EnvironmentFault, ToktierError
 from toktier.program import trust
-from toktier.storage import FileLock, atomic_write, make_directory
+from toktier.storage import FileLock, atomic_write, make_directory, remove_stale_temporaries
 
 NOTE_SCHEMA = "toktier.family_note"
 CHUNK = 1 << 20
@@ -46,7 +48,7 @@ class BlobState:
 def hash_file(path: Path) -> tuple[str, int]:
     """Hex SHA-256 of a file and the number of bytes that were hashed."""
     digest, size = hashlib.sha256(), 0
-    with open(path, "rb", buffering=0) as stream:
+    with open_regular(path) as stream:
         while data := stream.read(CHUNK):
             digest.update(data)
             size += len(data)
@@ -147,9 +149,19 @@ class ArtifactCache:
         with self.lock(file.sha256):
             if self.state(file).status == "ok":
                 return False
+            self._remove_stale_temporaries()
             atomic_write(path, data)
             self._record_stored(file.sha256)
         return True
+
+    def _remove_stale_temporaries(self) -> None:
+        """What killed writers left anywhere here: the same blob may never be written again."""
+        directories = [self.root / "families"]
+        for parent in (self.root / "blobs" / "sha256", self.root / "verified"):
+            with contextlib.suppress(OSError), os.scandir(parent) as entries:
+                directories += [parent / e.name for e in entries if e.is_dir(follow_symlinks=False)]
+        for directory in directories:
+            remove_stale_temporaries(directory)
 
     def lock(self, name: str, timeout: float = 60.0) -> FileLock:
         """The lock of one blob or one family. Makes its directory."""
@@ -185,7 +197,7 @@ class ArtifactCache:
             "schema_version": 1,
             "family": family,
             "files": files,
-            "source": source,
+            "source": shown(source, 300),
             "stored_at": _rfc3339(time.time()),
         }
         with contextlib.suppress(EnvironmentFault):
@@ -239,7 +251,7 @@ def _rfc3339(seconds: float) -> str:
 
 def _read_json(path: Path) -> dict[str, Any] | None:
     try:
-        with open(path, "rb") as stream:
+        with open_regular(path) as stream:
             data = stream.read(MAX_NOTE_BYTES)
         document = json.loads(data)
     except (OSError, ValueError, RecursionError):

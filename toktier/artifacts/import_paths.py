@@ -6,13 +6,16 @@ unpinned content, which has no place in the cache: it is used where it lies.
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from toktier.artifacts.cache import ArtifactCache
-from toktier.artifacts.containers import candidates
+from toktier.artifacts.containers import bounded_read, candidates
+from toktier.artifacts.labels import escaped, shown, shown_path
 from toktier.artifacts.pins import PinnedFile, Pins, shipped_pins
 from toktier.artifacts.recognise import TELLING_SIZE, NearMiss, Tally, recognise
+from toktier.artifacts.regular_files import open_regular
 from toktier.config import Settings
 from toktier.errors import (
     ArtifactDamaged,
@@ -22,8 +25,10 @@ from toktier.errors import (
     ToktierError,
     UncertifiedTokenizer,
 )
+from toktier.storage import environment_fault
 
 MAX_TOKENIZER_BYTES = 256 << 20
+MAX_NAMED = 20  # files that an error lists
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,11 +42,13 @@ class Imported:
 
 @dataclass(slots=True)
 class ImportReport:
-    """What one path gave. `looked_at` counts the files in it."""
+    """What one path gave. `looked_at` counts the files in it; `passed_over` are the errors of those that could not be
+    read (in a directory only: elsewhere the first one is raised)."""
 
     path: Path
     imported: list[Imported] = field(default_factory=list)
     looked_at: int = 0
+    passed_over: list[ToktierError] = field(default_factory=list)
 
 
 def import_path(path: Path, settings: Settings, *, pins: Pins | None = None) -> ImportReport:
@@ -54,7 +61,7 @@ def import_path(path: Path, settings: Settings, *, pins: Pins | None = None) -> 
     cache = ArtifactCache(settings.require_cache())
     tally = Tally()
     report = ImportReport(path)
-    for found in recognise(candidates(path), pins, tally=tally):
+    for found in recognise(candidates(path, tally.passed_over), pins, tally=tally):
         for file in found.files:
             if pins.families[file.family].shipped:
                 report.imported.append(Imported(file, "shipped", found.where))
@@ -64,12 +71,12 @@ def import_path(path: Path, settings: Settings, *, pins: Pins | None = None) -> 
             report.imported.append(
                 Imported(file, "replaced" if damaged else "stored" if stored else "cached", found.where)
             )
-    report.looked_at = tally.looked_at
+    report.looked_at, report.passed_over = tally.looked_at, tally.passed_over
     if not report.imported:
         raise _nothing(path, pins, tally)
     for family in {i.file.family for i in report.imported}:
         files = {i.file.name: i.file.sha256 for i in report.imported if i.file.family == family}
-        cache.note(family, files, f"import: {path.name}")
+        cache.note(family, files, f"import: {shown(path.name)}")
     return report
 
 
@@ -78,7 +85,7 @@ def identify(path: Path, pins: Pins) -> tuple[list[tuple[PinnedFile, str]], Tokt
     tally = Tally()
     found: list[tuple[PinnedFile, str]] = []
     try:
-        for match in recognise(candidates(path), pins, tally=tally):
+        for match in recognise(candidates(path, tally.passed_over), pins, tally=tally):
             found += [(file, match.where) for file in match.files]
         if tally.near_misses:
             return found, near_miss_error(tally.near_misses[0])
@@ -92,9 +99,14 @@ def _nothing(path: Path, pins: Pins, tally: Tally) -> ToktierError:
         return near_miss_error(tally.near_misses[0])
     if path.is_file() and tally.looked_at == 1:
         return unpinned_error(path, pins)
+    unread = f", {len(tally.passed_over)} not readable: {tally.passed_over[0].message}" if tally.passed_over else ""
     return ArtifactNotFound(
-        f"{path} holds no pinned file ({tally.looked_at} looked at)",
-        details={"path": str(path), "looked_at": tally.looked_at},
+        f"{shown_path(path)} holds no pinned file ({tally.looked_at} looked at{unread})",
+        details={
+            "path": escaped(path),
+            "looked_at": tally.looked_at,
+            "passed_over": [error.message for error in tally.passed_over[:MAX_NAMED]],
+        },
         remedy="toktier artifacts list --available",
     )
 
@@ -116,26 +128,31 @@ def near_miss_error(miss: NearMiss) -> ArtifactHashMismatch:
 
 def unpinned_error(path: Path, pins: Pins) -> ToktierError:
     """What a bare file is that equals no pin: damaged, no tokenizer, or a tokenizer that is not pinned."""
-    size = path.stat().st_size
+    try:
+        with open_regular(path) as stream:
+            size = os.fstat(stream.fileno()).st_size
+            data = bounded_read(stream, MAX_TOKENIZER_BYTES)
+    except OSError as error:
+        return environment_fault(error, "read", escaped(path))
     if size == 0:
         return ArtifactDamaged(
-            f"{path} is empty (0 bytes), as a full disk or a cut download leaves it",
-            details={"path": str(path), "size": 0},
+            f"{shown_path(path)} is empty (0 bytes), as a full disk or a cut download leaves it",
+            details={"path": escaped(path), "size": 0},
             remedy="copy or download the file again",
         )
     # Here, not above: the compiler's reader is heavy, and a path that holds a pin never needs it.
     from toktier.program.tokenizer_json import read_tokenizer
 
-    if size <= MAX_TOKENIZER_BYTES:
+    if data is not None:
         try:
-            read_tokenizer(path.read_bytes(), str(path))
+            read_tokenizer(data, shown_path(path))
         except ProgramUnsupported:
             pass
         except ToktierError as error:
             return error
     near = [f.family for f in pins.of_size(size)] if size >= TELLING_SIZE else []
     return UncertifiedTokenizer(
-        f"{path} ({size:,} bytes) equals no pinned file",
-        details={"path": str(path), "size": size, "same_size_as": near},
-        remedy=f"use it where it lies: toktier encode --file {path}",
+        f"{shown_path(path)} ({size:,} bytes) equals no pinned file",
+        details={"path": escaped(path), "size": size, "same_size_as": near},
+        remedy=f"use it where it lies: toktier encode --file {escaped(path)}",
     )

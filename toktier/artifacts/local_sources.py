@@ -101,4 +101,4 @@ def _hub_cache_root(environ: Mapping[str, str]) -> Path | None:
 
 def path_source(path: Path, pins: Pins, wanted: set[str] | None, tally: Tally) -> Iterator[Found]:
     """Pinned files in a directory, wheel, tarball or bare file."""
-    return recognise(candidates(path), pins, tally=tally, wanted=wanted)
+    return recognise(candidates(path, tally.passed_over), pins, tally=tally, wanted=wanted)

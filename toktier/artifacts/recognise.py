@@ -13,6 +13,7 @@ from pathlib import Path
 
 from toktier.artifacts.containers import Candidate
 from toktier.artifacts.pins import PinnedFile, Pins
+from toktier.errors import ToktierError
 
 # Below this size another file may well have the size of a pinned one by chance.
 TELLING_SIZE = 100_000
@@ -46,6 +47,7 @@ class Tally:
     looked_at: int = 0
     hashed: int = 0
     near_misses: list[NearMiss] = field(default_factory=list)
+    passed_over: list[ToktierError] = field(default_factory=list)  # by `containers.candidates`
 
 
 def recognise(

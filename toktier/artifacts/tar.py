@@ -9,8 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Protocol
 
+from toktier.artifacts.labels import escaped, shown_path
 from toktier.errors import BundleInvalid
 
 BLOCK = 512
@@ -57,7 +59,7 @@ class _Body:
 class TarReader:
     """Iterates over the regular files of a tar stream. BundleInvalid names the byte where the archive is wrong."""
 
-    def __init__(self, stream: _Readable, where: str) -> None:
+    def __init__(self, stream: _Readable, where: str | Path) -> None:
         self._stream = stream
         self._where = where
         self.offset = 0
@@ -77,8 +79,8 @@ class TarReader:
 
     def fault(self, problem: str) -> BundleInvalid:
         return BundleInvalid(
-            f"{self._where}: the archive {problem} at byte {self.offset:,}",
-            details={"file": self._where, "offset": self.offset},
+            f"{shown_path(self._where)}: the archive {problem} at byte {self.offset:,}",
+            details={"file": escaped(self._where), "offset": self.offset},
             remedy="copy or download the archive again",
         )
 

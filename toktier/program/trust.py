@@ -28,7 +28,7 @@ def trusted_digest(status: os.stat_result, hint: Path) -> str | None:
     if not only_owner_writes(status):
         return None
     with contextlib.suppress(OSError, ValueError, RecursionError):
-        descriptor = os.open(hint, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+        descriptor = os.open(hint, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NONBLOCK)
         with os.fdopen(descriptor, "rb") as file:
             if not only_owner_writes(os.fstat(descriptor)):
                 return None
