@@ -11,7 +11,12 @@ import sys
 
 from toktier.errors import EnvironmentFault, InternalError, Interrupted, ToktierError, UsageError
 
-_HOST_ERRNOS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EPERM, errno.EROFS, errno.EMFILE, errno.EIO})
+_HOST_ERRNOS = frozenset(
+    {
+        errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EPERM, errno.EROFS, errno.EMFILE, errno.ENFILE, errno.EIO,
+        errno.EBADF, errno.ENAMETOOLONG, errno.ELOOP,
+    }
+)  # fmt: skip
 
 
 def as_toktier_error(error: BaseException) -> ToktierError:

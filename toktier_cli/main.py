@@ -22,6 +22,7 @@ VERSION_OPTIONS = ("--version", "-V")
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command and gives its exit code. A closed pipe ends the process as SIGPIPE does other tools."""
     arguments = list(sys.argv[1:] if argv is None else argv)
+    _open_closed_streams()
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(encoding="utf-8", errors="backslashreplace")
@@ -87,18 +88,25 @@ def _fail(error: BaseException, wants_json: bool, home: str | None) -> int:
     from toktier_cli.failure import as_toktier_error
 
     fault = as_toktier_error(error)
-    if isinstance(error, OSError) and not _stdout_takes_data():
-        wants_json = False
-    if wants_json:
-        _write_document("error", {"error": fault.to_dict()}, int(fault.exit_code))
+    if _stdout_takes_data() and wants_json:
+        try:
+            _write_document("error", {"error": fault.to_dict()}, int(fault.exit_code))
+        except OSError:
+            _send_nowhere(1)
+            wants_json = False
     else:
-        sys.stderr.write(f"error: {fault.message}\n")
-        if fault.remedy:
-            sys.stderr.write(f"hint: {fault.remedy}\n")
-    if _wants_trace(home):
-        import traceback
+        wants_json = False
+    try:
+        if not wants_json:
+            hint = f"hint: {fault.remedy}\n" if fault.remedy else ""
+            sys.stderr.write(f"error: {fault.message}\n{hint}")
+        if _wants_trace(home):
+            import traceback
 
-        traceback.print_exception(error)
+            traceback.print_exception(error)
+        sys.stderr.flush()
+    except OSError:
+        _send_nowhere(2)  # nobody can be told; the exit code still tells
     return int(fault.exit_code)
 
 
@@ -115,19 +123,40 @@ def _wants_trace(home: str | None) -> bool:
 
 
 def _stdout_takes_data() -> bool:
-    """False when what stdout still holds cannot be written. It then goes nowhere: the interpreter would try again."""
+    """False when what stdout still holds cannot be written."""
     try:
         sys.stdout.flush()
         return True
     except OSError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        _send_nowhere(1)
         return False
+
+
+def _send_nowhere(descriptor: int) -> None:
+    """What a stream still holds goes nowhere: the interpreter would try again at its end, and complain."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), descriptor)
+
+
+def _open_closed_streams() -> None:
+    """Standard streams that the caller closed: an empty input, an output that refuses every write, and silence."""
+    for descriptor, mode in ((0, os.O_RDONLY), (1, os.O_RDONLY), (2, os.O_WRONLY)):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            opened = os.open(os.devnull, mode)
+            if opened != descriptor:
+                os.dup2(opened, descriptor)
+                os.close(opened)
+    # They live as long as the process.
+    sys.stdin = sys.stdin or open(0, encoding="utf-8", closefd=False)  # noqa: SIM115
+    sys.stdout = sys.stdout or open(1, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
+    sys.stderr = sys.stderr or open(2, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
 
 
 def _end_by_sigpipe() -> NoReturn:
     import signal
 
-    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # what is still buffered has no reader
+    _send_nowhere(1)  # what is still buffered has no reader
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     os.kill(os.getpid(), signal.SIGPIPE)
     os._exit(141)

@@ -156,6 +156,32 @@ def test_a_full_disk_under_stdout_is_an_error_of_the_host(tmp_path: Path, argume
     assert b"Traceback" not in child.stderr
 
 
+@pytest.mark.parametrize(
+    ("arguments", "redirection", "code"),
+    [
+        ("--json encode --family toktier_mini hi", ">/dev/full", ExitCode.ENVIRONMENT),
+        ("--json encode --family toktier_mini hi", ">&-", ExitCode.ENVIRONMENT),
+        ("encode --family toktier_mini hi", ">&-", ExitCode.ENVIRONMENT),
+        ("--version", ">&-", ExitCode.ENVIRONMENT),
+        ("--json encode --family nope hi", ">/dev/full", ExitCode.NOT_FOUND),
+        ("encode --family nope hi", "2>&-", ExitCode.NOT_FOUND),
+        ("encode --family nope hi", "2>/dev/full", ExitCode.NOT_FOUND),
+        ("encode --family nope hi", ">&- 2>&-", ExitCode.NOT_FOUND),
+        ("encode --family toktier_mini -", "<&-", ExitCode.DONE),
+        ("decode --family toktier_mini -", "<&- >&- 2>&-", ExitCode.DONE),  # nothing to say, nothing lost
+        ("encode --family toktier_mini hi", "<&- >&- 2>&-", ExitCode.ENVIRONMENT),
+    ],
+)
+def test_streams_that_are_closed_or_full_end_in_an_exit_code(
+    tmp_path: Path, arguments: str, redirection: str, code: ExitCode
+) -> None:
+    line = f'"{sys.executable}" -m toktier_cli.main {arguments} {redirection}'
+    child = subprocess.run(["bash", "-c", line], capture_output=True, cwd=ROOT, env=environment(tmp_path))
+    assert child.returncode == code, child.stderr
+    assert b"Traceback" not in child.stderr
+    assert b"Exception ignored" not in child.stderr
+
+
 def test_an_interrupt_ends_with_130_and_nothing_half_written(tmp_path: Path) -> None:
     child = subprocess.Popen(
         [sys.executable, "-m", "toktier_cli.main", "encode", *MINI, "-"],
