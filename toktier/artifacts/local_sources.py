@@ -13,41 +13,80 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from toktier.artifacts.containers import Candidate, bounded_read, candidates
+from toktier.artifacts.labels import shown, shown_path
 from toktier.artifacts.pins import Family, Pins
 from toktier.artifacts.recognise import Found, Tally, recognise
+from toktier.artifacts.regular_files import open_regular
 
 MAX_RECORD_BYTES = 64 << 20
+MAX_METADATA_BYTES = 4 << 20  # it ends with the package's README
 
 
 def installed_packages(pins: Pins, wanted: set[str]) -> Iterator[Found]:
     """Wanted files in the Python packages of this environment, by the digests or sizes of their RECORDs."""
     from importlib import metadata  # 40 ms: only when something is missing
 
+    sizes = {f.size for d in wanted for f in pins.of_digest(d)}
     for distribution in metadata.distributions():
-        record = distribution.read_text("RECORD")
-        if record is None or len(record) > MAX_RECORD_BYTES:
+        # The standard way to the directory would read files of the package without a limit, and wait for a FIFO.
+        directory = getattr(distribution, "_path", None)
+        if not isinstance(directory, Path):
             continue
-        for path in _record_paths(record, wanted, {f.size for d in wanted for f in pins.of_digest(d)}):
+        record = _text(directory / "RECORD", MAX_RECORD_BYTES)
+        if record is None:
+            continue
+        for path in _record_paths(record, wanted, sizes):
             file = Path(str(distribution.locate_file(path)))
-            where = f"{distribution.metadata['Name']} {distribution.version}, {path}"
-            yield from recognise(_single(file, where), pins, wanted=wanted)
+            yield from recognise(_single(file, f"{_label(directory)}, {shown(path)}"), pins, wanted=wanted)
+
+
+def _text(path: Path, limit: int) -> str | None:
+    """A file of UTF-8 text, or None: what is missing, no text or too long describes no package."""
+    try:
+        with open_regular(path) as stream:
+            data = bounded_read(stream, limit)
+        return None if data is None else data.decode("utf-8")
+    except (OSError, ValueError):
+        return None
+
+
+def _label(directory: Path) -> str:
+    """Name and version of a package, from its METADATA where that can be read, else from its directory."""
+    name, _, version = directory.name.removesuffix(".dist-info").partition("-")
+    for line in (_text(directory / "METADATA", MAX_METADATA_BYTES) or "").splitlines():
+        if not line:
+            break
+        key, _, value = line.partition(":")
+        if key == "Name":
+            name = value.strip()
+        elif key == "Version":
+            version = value.strip()
+    return f"{shown(name)} {shown(version)}"
 
 
 def _record_paths(record: str, wanted: set[str], sizes: set[int]) -> Iterator[str]:
-    """Paths in a RECORD whose digest is wanted. Where a RECORD states no digest, its size or the name has to do."""
+    """Paths in a RECORD whose digest is wanted. Where a RECORD states no digest, its size or the name has to do.
+
+    A RECORD that is no CSV ends there; a size that is no number is the size of nothing wanted."""
     import csv
 
     encoded = {_record_digest(digest) for digest in wanted}
+    decimal_sizes = {str(size) for size in sizes}  # compared as text: int() takes other digits, and raises on many
     if not any(digest in record for digest in encoded) and ",," not in record:
         return
-    for row in csv.reader(record.splitlines()):
+    rows = csv.reader(record.splitlines())
+    while True:
+        try:
+            row = next(rows)
+        except (StopIteration, csv.Error):
+            return
         if len(row) < 3 or not row[0]:
             continue
         algorithm, _, digest = row[1].partition("=")
         if algorithm == "sha256":
             if digest in encoded:
                 yield row[0]
-        elif int(row[2]) in sizes if row[2].isdigit() else row[0].endswith(".json"):
+        elif row[2] in decimal_sizes if row[2] else row[0].endswith(".json"):
             yield row[0]
 
 
@@ -60,7 +99,7 @@ def _single(path: Path, where: str) -> Iterator[Candidate]:
 
     def read(limit: int) -> bytes | None:
         try:
-            with open(path, "rb") as stream:
+            with open_regular(path) as stream:
                 return bounded_read(stream, limit)
         except OSError:
             return None
@@ -68,7 +107,7 @@ def _single(path: Path, where: str) -> Iterator[Candidate]:
     try:
         if path.is_file():
             yield Candidate(where, path.stat().st_size, read, path)
-    except OSError:
+    except (OSError, ValueError):  # a name with a zero character is a ValueError
         return
 
 
@@ -84,7 +123,7 @@ def hub_cache(
     for file in family.files.values():
         if file.sha256 in wanted:
             path = root / folder / "snapshots" / family.revision / file.name
-            yield from recognise(_single(path, f"hub cache, {path}"), pins, wanted=wanted)
+            yield from recognise(_single(path, f"hub cache, {shown_path(path)}"), pins, wanted=wanted)
 
 
 def _hub_cache_root(environ: Mapping[str, str]) -> Path | None:
