@@ -7,6 +7,7 @@ import stat
 import subprocess
 import sys
 import textwrap
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -241,3 +242,77 @@ def test_eight_processes_store_one_copy(world: World) -> None:
     files = [p for p in world.cache.root.rglob("*") if p.is_file() and "verified" not in p.parts]
     assert files == [world.cache.blob_path(pin.sha256)], "a lock or a temporary file was left"
     assert world.cache.inspect(pin).status == "ok"
+
+
+@pytest.mark.parametrize("place", ["note", "hint", "stored", "blob"])
+def test_a_fifo_in_the_cache_is_no_wait(world: World, place: str) -> None:
+    pin = world.pins.families["alpha"].tokenizer
+    world.cache.store(pin, world.alpha)
+    world.cache.note("alpha", {}, "test")
+    verified = world.cache.root / "verified" / pin.sha256[:2]
+    path = {
+        "note": world.cache.root / "families" / "alpha.json",
+        "hint": verified / f"{pin.sha256}.json",
+        "stored": verified / f"{pin.sha256}.stored",
+        "blob": world.cache.blob_path(pin.sha256),
+    }[place]
+    path.unlink(missing_ok=True)
+    os.mkfifo(path)
+    code = (
+        "import sys\nfrom pathlib import Path\nfrom toktier.artifacts.cache import ArtifactCache\n"
+        "from toktier.artifacts.pins import PinnedFile\n"
+        "cache = ArtifactCache(Path(sys.argv[1]))\n"
+        "file = PinnedFile('alpha', 'tokenizer.json', sys.argv[2], int(sys.argv[3]))\n"
+        "print(cache.state(file).status, cache.verified_at(file.sha256) is None, cache.read_note('alpha') is None)\n"
+    )
+    arguments = [str(world.cache.root.parent), pin.sha256, str(pin.size)]
+    run = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, timeout=20)
+    assert run.returncode == 0, run.stderr
+    status, _, no_note = run.stdout.split()
+    assert status == ("damaged" if place == "blob" else "ok")
+    assert no_note == str(place == "note")
+
+
+def test_a_blob_that_becomes_a_fifo_is_an_error_and_no_wait(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "fifo")
+    with pytest.raises(OSError, match="not a regular file"):
+        hash_file(tmp_path / "fifo")
+
+
+def test_what_killed_writers_left_is_removed_by_the_next_write_of_any_blob(world: World) -> None:
+    alpha, beta = world.pins.families["alpha"].tokenizer, world.pins.families["beta"].tokenizer
+    world.cache.store(alpha, world.alpha)
+    world.cache.note("alpha", {}, "test")
+    places = [world.cache.blob_path(alpha.sha256).parent, world.cache.root / "families"]
+    places.append(world.cache.root / "verified" / alpha.sha256[:2])
+    old, young = [p / ".tmp-1-old" for p in places], [p / ".tmp-1-young" for p in places]
+    for path in old + young:
+        path.write_bytes(b"half")
+    for path in old:
+        os.utime(path, (time.time() - 100_000,) * 2)
+    world.cache.store(beta, world.beta)
+    assert not any(path.exists() for path in old)
+    assert all(path.exists() for path in young), "a live writer may own it"
+    assert world.cache.inspect(alpha).status == "ok"
+
+
+@pytest.mark.parametrize("source", ["import: \udcff.json", "import: \x1b]0;x\x07", "x" * 100_000])
+def test_any_source_can_be_noted(world: World, source: str) -> None:
+    world.cache.note("alpha", {}, source)
+    note = world.cache.read_note("alpha")
+    assert note is not None
+    assert note["source"].isprintable()
+    assert len(note["source"]) <= 300
+
+
+@pytest.mark.parametrize(
+    "files", ['{"a": 1.5}', '{"a": "\\ud800"}', '{"\\ud800": "b"}', '{"a": null, "b": [[]]}', "[1]"]
+)
+def test_a_note_with_other_content_does_not_end_the_next_one(world: World, files: str) -> None:
+    directory = world.cache.root / "families"
+    directory.mkdir(parents=True)
+    (directory / "alpha.json").write_text(f'{{"schema": "toktier.family_note", "files": {files}}}')
+    world.cache.note("alpha", {"tokenizer.json": "00"}, "test")
+    note = world.cache.read_note("alpha")
+    assert note is not None
+    assert note["files"] == {"tokenizer.json": "00"}

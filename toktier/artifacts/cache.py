@@ -191,7 +191,8 @@ class ArtifactCache:
         """Writes down where a family's files came from. A host that refuses loses only the note."""
         before = self.read_note(family) or {}
         if isinstance(before.get("files"), dict):
-            files = before["files"] | files
+            kept = {n: d for n, d in before["files"].items() if isinstance(d, str) and (n + d).isprintable()}
+            files = kept | files
         document = {
             "schema": NOTE_SCHEMA,
             "schema_version": 1,
