@@ -62,7 +62,7 @@ def inspect(
     name = given[0]
     if file is not None or (name not in pins.families and options.looks_like_path(name)):
         return _one_file(Path(name), pins, settings, cache)
-    return _one_family(survey(pins.family(name), cache, deep=False), settings)
+    return _one_family(survey(pins.family(name), cache, deep=True), settings)
 
 
 def _all(pins: Pins) -> Result:
@@ -95,9 +95,9 @@ def _pinned(state: FamilyState) -> dict[str, Any]:
 
 def _one_family(state: FamilyState, settings: Settings) -> Result:
     """Pins of a family, and the file itself where it is on this host."""
-    here = next((f.path for f in state.files if f.file.name == TOKENIZER_FILE and f.status == "present"), None)
+    here = next((f.path for f in state.files if f.file.name == TOKENIZER_FILE and f.status == "ok"), None)
     file = None if here is None else _examine(here, settings, sha256=None)
-    files = {f.file.name: f.status for f in state.files}
+    files = {f.file.name: "present" if f.status == "ok" else f.status for f in state.files}
 
     def document() -> dict[str, Any]:
         return {
@@ -117,7 +117,7 @@ def _family_text(state: FamilyState, file: _File | None) -> Iterator[str]:
     if family.repo_id is not None:
         yield f"repository   {family.repo_id} at {family.revision}\n"
     for entry in state.files:
-        where = "on this host" if entry.status == "present" else entry.status
+        where = "on this host" if entry.status == "ok" else entry.status
         yield f"file         {entry.file.name}, {entry.file.size:,} bytes, SHA-256 {entry.file.sha256}, {where}\n"
     for publication in family.publications:
         yield f"also in      {publication.kind} {publication.requirement}, {publication.path}\n"
