@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import shutil
 import subprocess
 import sys
@@ -173,3 +174,19 @@ def test_a_name_in_another_script_with_blanks_and_quotes(tmp_path: Path, source:
     outcome = run("encode", "--family", FAMILY, "hello", "--offline", home=home)
     assert outcome.code == 0
     assert run("encode", "--family", FAMILY, "hello", "--offline", home=home).stdout == outcome.stdout
+
+
+def test_what_a_directory_holds_that_is_damaged_is_said(tmp_path: Path, source: Path) -> None:
+    directory = tmp_path / os.fsdecode(b"\xff\x1b[2J")
+    directory.mkdir()
+    (directory / "good").symlink_to(source)
+    (directory / "good.json.zst").symlink_to(source)
+    (directory / "bad.whl").write_bytes(b"PK\x03\x04" + bytes(100))
+    brought = run("artifacts", "import", str(directory), home=tmp_path / "home")
+    assert brought.code == 0
+    assert "warning: passed over: " in brought.stderr
+    assert "bad.whl (104 bytes) is damaged" in brought.stderr
+    assert "\x1b" not in brought.stderr
+    document = check_document(run("artifacts", "import", str(directory), "--json", home=tmp_path / "home"))
+    assert document["paths"][0]["path"].endswith("\\udcff\\x1b[2J")
+    assert ["bad.whl" in message for message in document["paths"][0]["passed_over"]] == [True]

@@ -9,7 +9,8 @@ import typer
 
 from toktier.artifacts.fetch import FetchReport, not_found, staging_remedy_of_many
 from toktier.artifacts.fetch import fetch as fetch_family
-from toktier.artifacts.import_paths import ImportReport, import_path
+from toktier.artifacts.import_paths import MAX_NAMED, ImportReport, import_path
+from toktier.artifacts.labels import escaped
 from toktier.artifacts.network_sources import DEFAULT_TIMEOUT
 from toktier.artifacts.pins import shipped_pins
 from toktier.config import Settings
@@ -132,7 +133,10 @@ def import_(
     errors: list[ToktierError] = []
     for path in paths:
         try:
-            reports.append(import_path(Path(path), settings))
+            report = import_path(Path(path), settings)
+            reports.append(report)
+            for passed_over in report.passed_over[:MAX_NAMED]:
+                invocation.warn(f"passed over: {passed_over.message}")
         except ToktierError as error:
             if len(paths) == 1:
                 raise
@@ -148,8 +152,9 @@ def import_(
 
 def _imported(report: ImportReport) -> dict[str, Any]:
     return {
-        "path": str(report.path),
+        "path": escaped(report.path),
         "looked_at": report.looked_at,
+        "passed_over": [error.message for error in report.passed_over],
         "files": [
             {
                 "family": i.file.family,
