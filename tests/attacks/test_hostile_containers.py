@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bz2
+import gzip
 import io
 import lzma
 import os
@@ -242,3 +243,32 @@ def test_the_decompressors_exist_here() -> None:
     """The rows above would pass for the wrong reason in a Python without them."""
     assert bz2.decompress(bz2.compress(DATA)) == lzma.decompress(lzma.compress(DATA)) == DATA
     assert zip_bytes()
+
+
+def test_what_is_read_out_of_a_compressed_tar_is_bounded_by_its_size(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    member = tar_bytes("x", bytes(100_000))[: 512 + 100_352]  # padded to blocks, without the end
+    whole = gzip.compress(member * 200 + bytes(1024))
+    path = tmp_path / "zeros.tar.gz"
+    path.write_bytes(whole)
+    monkeypatch.setattr(containers, "MAX_READ", 0)
+    read = 0
+
+    def read_all() -> None:
+        nonlocal read
+        for candidate in candidates(path):
+            read += len(candidate.read(1 << 20) or b"")
+
+    with pytest.raises(BundleInvalid, match="more would be read out of it"):
+        read_all()
+    assert 20 * len(whole) <= read < 20 * len(whole) + 100_000
+
+
+def test_an_honest_archive_is_read_whole_however_small_the_bound(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "honest.whl"
+    path.write_bytes(zip_of(os.urandom(50_000)))
+    monkeypatch.setattr(containers, "MAX_READ", 0)
+    assert [len(data or b"") for data in contents(path)] == [50_000]
