@@ -63,6 +63,13 @@ def pip(*arguments: str | Path, python: Path = PYTHON) -> None:
     call(python, "-m", "pip", "--quiet", "--disable-pip-version-check", *arguments)
 
 
+def requirements() -> tuple[list[str], list[str]]:
+    """What pyproject.toml names: for building, and for running and testing."""
+    document = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    project = document["project"]
+    return document["build-system"]["requires"], [*project["dependencies"], *project["optional-dependencies"]["dev"]]
+
+
 def make_environment() -> None:
     """`.venv` with build requirements, run-time dependencies and the dev extra; redone when pyproject.toml changes."""
     if sys.version_info < (3, 11):  # noqa: UP036 - the oldest Python is who needs this sentence
@@ -73,10 +80,8 @@ def make_environment() -> None:
         return
     if not PYTHON.exists():
         venv.create(VENV, with_pip=True)
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
-    extras = project["project"]["optional-dependencies"]
-    needs = [*project["build-system"]["requires"], *project["project"]["dependencies"], *extras["dev"]]
-    pip("install", "cmake>=3.18", "ninja", *needs)
+    build, run = requirements()
+    pip("install", "cmake>=3.18", "ninja", *build, *run)
     stamp.write_text(wanted)
 
 
@@ -156,7 +161,7 @@ def test_old_reference(env: dict[str, str]) -> None:
     python = prefix / "bin" / "python"
     if not python.exists():
         venv.create(prefix, with_pip=True)
-        pip("install", f"tokenizers=={OLD_REFERENCE}", "zstandard", "pytest", "hypothesis", "numpy", python=python)
+        pip("install", f"tokenizers=={OLD_REFERENCE}", *requirements()[1], python=python)
     site = env["PYTHONPATH"].split(os.pathsep)[0]
     env = env | {"PYTHONPATH": os.pathsep.join([site, str(ROOT), str(site_packages(prefix))])}
     call(python, "-S", "-P", "-m", "pytest", "-q", "-m", "not full", "tests/conformance", env=env)
