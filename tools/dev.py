@@ -119,7 +119,8 @@ def variant(name: str, *defines: str) -> dict[str, str]:
         f"--config-settings=build-dir={BUILD / name / 'cmake'}", ROOT,
     )  # fmt: skip
     path = os.pathsep.join(str(p) for p in (site, ROOT, site_packages(VENV)))
-    return {**os.environ, "PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1"}
+    # PYTHONSAFEPATH is -P for the children that tests start.
+    return {**os.environ, "PYTHONPATH": path, "PYTHONSAFEPATH": "1", "PYTHONDONTWRITEBYTECODE": "1"}
 
 
 def sanitizer_libraries() -> str:
