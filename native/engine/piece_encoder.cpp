@@ -14,7 +14,7 @@ PieceEncoder::PieceEncoder(const Program& program)
 
 void PieceEncoder::encode(const Segment& segment, const std::uint32_t* bounds, const std::uint8_t* dropped, std::uint32_t count,
                           TokenBuffer& out) {
-  constexpr std::uint32_t ahead = 16;
+  constexpr std::uint32_t ahead = 32;
   ShortCache::Key keys[ahead];
   const ShortCache::Entry* sets[ahead];
   const bool with_origin = segment.origin != nullptr;
