@@ -21,6 +21,7 @@ from tokenizers.decoders import DecodeStream as ReferenceStream
 
 import toktier
 from tests.support.material import SMALL_DIR, changed_tokenizer, small_tokenizers
+from tests.support.tokenizer_maker import added, changed, encoded, minimal
 from toktier import errors
 
 BYTE_LEVEL = SMALL_DIR / "cl100k_like.json"  # the program decodes
@@ -91,6 +92,34 @@ def test_vocabulary_equals_the_references_whoever_serves(path: Path) -> None:
             assert tok.id_to_token(token_id) == token
         assert tok.token_to_id("no such token at all") is None
         assert tok.id_to_token(10**6) is None
+
+
+@pytest.mark.parametrize(
+    "normalizer",
+    [
+        {"type": "Lowercase"},
+        {"type": "NFC"},
+        {"type": "Replace", "pattern": {"String": "a"}, "content": "bb"},
+        {"type": "Prepend", "prepend": "_"},
+        None,
+    ],
+    ids=lambda step: step["type"] if step else "none",
+)
+def test_look_ups_of_normalized_added_tokens_are_the_installed_references(normalizer: Any, tmp_path: Path) -> None:
+    """0.23.3 gives another string for such an id than 0.22.2 does."""
+    tokens = [added("ABC", normalized=True), added(" xa ", normalized=True, lstrip=True), added("AB")]
+    tokens += [added("e\u0301q", normalized=True, special=True), added("a", normalized=True)]
+    path = tmp_path / "tokenizer.json"
+    path.write_bytes(encoded(changed(minimal(), normalizer=normalizer, added_tokens=tokens)))
+    reference, tok = reference_of(path), toktier.from_file(path, policy="require_accelerated")
+    assert tok.encode("ab").backend == "fast_cpu"
+    for token_id in range(reference.get_vocab_size() + 2):
+        assert tok.id_to_token(token_id) == reference.id_to_token(token_id), token_id
+    for token in [*reference.get_vocab(), "abc", "_ABC", "\u00e9q", " xbb ", "xa", ""]:
+        assert tok.token_to_id(token) == reference.token_to_id(token), token
+    assert tok.vocab_size == reference.get_vocab_size()
+    decoder = sorted(reference.get_added_tokens_decoder().items())
+    assert tok.special_tokens == {token.content: i for i, token in decoder if token.special}
 
 
 # decode

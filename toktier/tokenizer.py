@@ -51,6 +51,7 @@ class Tokenizer(EncoderBase):
         self._plan = plan
         self._native, self._reference = native, reference
         self._facts = native or reference  # of the vocabulary: a program knows them even while the reference serves
+        self._names = reference if native is None or not native.names_ids else native
         self._serving: FastCpuBackend | HfBackend = native if serving_native and native is not None else reference
         self._program, self._resolution, self._recipe = program, resolution, recipe
         self._counters = Counters()
@@ -208,7 +209,7 @@ class Tokenizer(EncoderBase):
 
     def id_to_token(self, token_id: int) -> str | None:
         """Token string of an id, None when there is none. Raises InvalidToken for what is no id."""
-        return self._facts.id_to_token(checked_id(token_id))
+        return self._names.id_to_token(checked_id(token_id))
 
     @property
     def artifact_sha256(self) -> str:

@@ -92,6 +92,12 @@ class FastCpuBackend:
         return self.program.id_to_token(token_id)
 
     @property
+    def names_ids(self) -> bool:
+        """Whether `id_to_token` is the reference's. Under a normalizer 0.23.3 gives the normalized content of a
+        `normalized` added token, 0.22.2 the written one: then the installed reference must be asked."""
+        return not (self._meta["normalizer"] and self._meta["added_tokens"]["normalized"])
+
+    @property
     def changes_length(self) -> bool:
         """The file stores truncation or padding."""
         return self._meta["truncation"] is not None or self._meta["padding"] is not None
