@@ -14,7 +14,14 @@ from tests.support.material import ROOT
 # Lowest first. A module may import its own layer and those before it. `routing.vocabulary` is a table that every layer
 # derives from; it imports the errors alone (checked below).
 LAYERS: list[set[str]] = [
-    {"toktier.errors", "toktier.canonical", "toktier.resources", "toktier.version"},
+    {
+        "toktier.errors",
+        "toktier.canonical",
+        "toktier.labels",
+        "toktier.regular_files",
+        "toktier.resources",
+        "toktier.version",
+    },
     {"toktier.storage", "toktier.config", "toktier.routing.vocabulary", "toktier.decode_stream"},
     {"toktier._native"},
     {"toktier.program"},

@@ -22,12 +22,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from toktier.artifacts.labels import shown
 from toktier.artifacts.pins import PinnedFile
-from toktier.artifacts.regular_files import open_regular
 from toktier.canonical import canonical_json
 from toktier.errors import ArtifactDamaged, ArtifactHashMismatch, EnvironmentFault, ToktierError
+from toktier.labels import shown
 from toktier.program import trust
+from toktier.regular_files import open_regular
 from toktier.storage import FileLock, atomic_write, make_directory, remove_stale_temporaries
 
 NOTE_SCHEMA = "toktier.family_note"

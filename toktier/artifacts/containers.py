@@ -20,10 +20,10 @@ from functools import partial
 from pathlib import Path
 from typing import BinaryIO, Protocol, cast
 
-from toktier.artifacts.labels import escaped, shown, shown_path
-from toktier.artifacts.regular_files import open_regular
 from toktier.artifacts.tar import BLOCK, TarReader, looks_like_tar
 from toktier.errors import ArtifactNotFound, BundleInvalid, EnvironmentFault, ToktierError
+from toktier.labels import escaped, shown, shown_path
+from toktier.regular_files import open_regular
 
 CHUNK = 1 << 20
 MAX_ZIP_DIRECTORY = 16 << 20  # bytes of a central directory: about 200,000 members

@@ -12,10 +12,8 @@ from pathlib import Path
 
 from toktier.artifacts.cache import ArtifactCache
 from toktier.artifacts.containers import bounded_read, candidates
-from toktier.artifacts.labels import escaped, shown, shown_path
 from toktier.artifacts.pins import PinnedFile, Pins, shipped_pins
 from toktier.artifacts.recognise import TELLING_SIZE, NearMiss, Tally, recognise
-from toktier.artifacts.regular_files import open_regular
 from toktier.config import Settings
 from toktier.errors import (
     ArtifactDamaged,
@@ -25,6 +23,8 @@ from toktier.errors import (
     ToktierError,
     UncertifiedTokenizer,
 )
+from toktier.labels import escaped, shown, shown_path
+from toktier.regular_files import open_regular
 from toktier.storage import environment_fault
 
 MAX_TOKENIZER_BYTES = 256 << 20

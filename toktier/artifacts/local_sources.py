@@ -13,10 +13,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from toktier.artifacts.containers import Candidate, bounded_read, candidates
-from toktier.artifacts.labels import shown, shown_path
 from toktier.artifacts.pins import Family, Pins
 from toktier.artifacts.recognise import Found, Tally, recognise
-from toktier.artifacts.regular_files import open_regular
+from toktier.labels import shown, shown_path
+from toktier.regular_files import open_regular
 
 MAX_RECORD_BYTES = 64 << 20
 MAX_METADATA_BYTES = 4 << 20  # it ends with the package's README

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from toktier.artifacts.labels import escaped, shown_path
 from toktier.errors import BundleInvalid
+from toktier.labels import escaped, shown_path
 
 BLOCK = 512
 MAX_EXTENSION = 64 << 10  # bytes of a PAX or long-name body; real ones hold a path

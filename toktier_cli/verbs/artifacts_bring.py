@@ -10,11 +10,11 @@ import typer
 from toktier.artifacts.fetch import FetchReport, not_found, staging_remedy_of_many
 from toktier.artifacts.fetch import fetch as fetch_family
 from toktier.artifacts.import_paths import MAX_NAMED, ImportReport, import_path
-from toktier.artifacts.labels import escaped
 from toktier.artifacts.network_sources import DEFAULT_TIMEOUT
 from toktier.artifacts.pins import shipped_pins
 from toktier.config import Settings
 from toktier.errors import ToktierError, UsageError
+from toktier.labels import escaped
 from toktier_cli import options
 from toktier_cli.invocation import Invocation, Result, exit_code_of
 
