@@ -31,6 +31,7 @@ LAYERS: list[set[str]] = [
     {"toktier.tokenizer"},
     {"toktier.api"},
     {"toktier"},
+    {"toktier.certify"},
     {"toktier_cli"},
 ]
 HEAVY = ("typer", "rich", "huggingface_hub", "jsonschema", "numpy", "tokenizers", "zstandard", "importlib.metadata")

@@ -1,0 +1,99 @@
+"""What is certified: one tokenizer.json, its compiled tables, a backend forced to serve it, and the reference.
+
+Made once in every process that runs blocks. The backend is asked for by name and may hand a text to the reference only
+visibly: every encoding carries who made it, and `Tally` counts. Not here: what is compared (`tally`, `suites/`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import toktier
+from toktier.config import Config
+from toktier.program.boundary import BoundaryTables, compile_boundaries
+from toktier.program.compile import compile_spec
+from toktier.program.file import ProgramFile, read_program
+from toktier.program.meta import read_meta
+from toktier.program.token_automaton import TokenAutomaton, build_token_automaton
+from toktier.program.tokenizer_json import TokenizerSpec, read_tokenizer
+from toktier.routing.vocabulary import BackendId
+
+if TYPE_CHECKING:
+    import tokenizers
+
+    from toktier import Encoding, Tokenizer
+    from toktier._native import Program
+
+
+class Subject:
+    """`path`: the tokenizer.json; `backend`: the one under test; `home`: where programs and generated suites are kept,
+    None: the user's."""
+
+    def __init__(self, path: Path, backend: BackendId = BackendId.FAST_CPU, home: Path | None = None) -> None:
+        self.path, self.backend, self.home = path, backend, home
+        self.data = path.read_bytes()
+        self.sha256 = hashlib.sha256(self.data).hexdigest()
+
+    @cached_property
+    def spec(self) -> TokenizerSpec:
+        return read_tokenizer(self.data, str(self.path), sha256=self.sha256)
+
+    @cached_property
+    def boundary(self) -> BoundaryTables | None:
+        """Tables of the pre-tokenizer; None where there is none."""
+        stages = self.spec.pre_tokenizer.stages
+        return compile_boundaries(stages) if stages else None
+
+    @cached_property
+    def automaton(self) -> TokenAutomaton | None:
+        return None if self.boundary is None else build_token_automaton(self.boundary)
+
+    @cached_property
+    def program_file(self) -> ProgramFile:
+        """The program, compiled here and now: what the tables say, whatever a cache holds."""
+        return read_program(compile_spec(self.spec))
+
+    @cached_property
+    def meta(self) -> dict[str, Any]:
+        return read_meta(self.program_file.section("META"))
+
+    @cached_property
+    def fingerprint(self) -> str:
+        return self.tokenizer.fingerprint
+
+    @cached_property
+    def tokenizer(self) -> Tokenizer:
+        """The backend under test. Its admission is what is to be decided, so the policy is the one that needs none."""
+        return toktier.from_file(
+            self.path, policy="experimental", tokenizer=self.backend.value, config=Config(home=self.home)
+        )
+
+    @cached_property
+    def native(self) -> Program:
+        """The engine on the program of `tokenizer`: the same tables as `program_file`."""
+        from toktier._native import Program
+
+        return Program(self.program_file.buffer)
+
+    @cached_property
+    def reference(self) -> tokenizers.Tokenizer:
+        return self._load_reference(plain=False)
+
+    @cached_property
+    def plain_reference(self) -> tokenizers.Tokenizer:
+        """A reference for which special added tokens are ordinary text."""
+        return self._load_reference(plain=True)
+
+    def _load_reference(self, plain: bool) -> tokenizers.Tokenizer:
+        from tokenizers import Tokenizer as Reference
+
+        reference = Reference.from_buffer(self.data)
+        reference.encode_special_tokens = plain
+        return reference
+
+    def encode(self, text: str, add_special_tokens: bool = False, plain: bool = False) -> Encoding:
+        """One encoding with offsets by the backend under test; `.backend` says who made it."""
+        return self.tokenizer.encode(text, add_special_tokens, plain=plain, offsets=True)

@@ -1,0 +1,12 @@
+"""The suites, one a module, in the order in which they run: cheap and telling ones first."""
+
+from __future__ import annotations
+
+from toktier.certify.suite import Suite
+
+SUITES: tuple[Suite, ...] = ()
+
+
+def suite_named(name: str) -> Suite:
+    """The suite of this name. KeyError for another."""
+    return {suite.name: suite for suite in SUITES}[name]

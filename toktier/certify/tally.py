@@ -1,0 +1,115 @@
+"""Counting checks: the backend against the reference, text by text, with a digest from which anyone can re-derive it.
+
+A check has one outcome: agreed, mismatch, or routed: the reference answered inside the backend under test, which is
+never agreement. Counts are named for what they are. The digest of a block is SHA-256 over the digest of every text and
+the digest of the reference's ids for it (little-endian uint32), in order. Not here: shortening a failure (`minimise`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from array import array
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from toktier.certify.subject import Subject
+
+MAX_FAILURES = 20  # kept of one block; all are counted
+WITH_SPECIALS_ONE_IN = 8  # texts that are also encoded with special tokens, by their digest
+
+
+@dataclass(slots=True)
+class Counts:
+    """`documents`: texts; `utf8_bytes` and `code_points` of them, each text once; `ids`: of the reference, without
+    special tokens; `checks`: comparisons, of texts and of anything else; `mismatches` and `routed` are checks too."""
+
+    documents: int = 0
+    utf8_bytes: int = 0
+    code_points: int = 0
+    ids: int = 0
+    checks: int = 0
+    mismatches: int = 0
+    routed: int = 0
+
+    def add(self, other: Counts) -> None:
+        for name, value in asdict(other).items():
+            setattr(self, name, getattr(self, name) + value)
+
+    def to_dict(self) -> dict[str, int]:
+        return asdict(self)
+
+
+@dataclass(slots=True)
+class Tally:
+    """The counts of one block of one suite."""
+
+    subject: Subject
+    suite: str
+    block: int
+    counts: Counts = field(default_factory=Counts)
+    failures: list[dict[str, Any]] = field(default_factory=list)
+    _digest: Any = field(default_factory=hashlib.sha256)
+
+    def text(self, text: str) -> bool:
+        """Compares ids and offsets of one text (one in eight also with special tokens). True when all agreed."""
+        encoded = text.encode("utf-8")
+        text_digest = hashlib.sha256(encoded).digest()
+        counts = self.counts
+        counts.documents += 1
+        counts.utf8_bytes += len(encoded)
+        counts.code_points += len(text)
+        specials = (False, True) if text_digest[0] % WITH_SPECIALS_ONE_IN == 0 else (False,)
+        agreed = True
+        for add_special_tokens in specials:
+            got = self.subject.encode(text, add_special_tokens)
+            expected = self.subject.reference.encode(text, add_special_tokens=add_special_tokens)
+            expected_ids = expected.ids
+            if not add_special_tokens:
+                counts.ids += len(expected_ids)
+                self._digest.update(text_digest)
+                self._digest.update(hashlib.sha256(little_endian_ids(expected_ids)).digest())
+            counts.checks += 1
+            if got.backend != self.subject.backend.value:
+                counts.routed += 1
+                agreed = False
+            elif got.ids != expected_ids:
+                agreed = self._differ("ids", text, add_special_tokens, got.ids, expected_ids)
+            elif got.offsets != expected.offsets:
+                agreed = self._differ("offsets", text, add_special_tokens, got.offsets, expected.offsets)
+        return agreed
+
+    def check(self, what: str, subject: str, got: Any, expected: Any) -> bool:
+        """One comparison of something that is no text. `what` and `subject` name it; values are JSON-able."""
+        self.counts.checks += 1
+        self._digest.update(hashlib.sha256(f"{what}\0{subject}\0{expected!r}".encode()).digest())
+        if got == expected:
+            return True
+        self.counts.mismatches += 1
+        self._keep({"what": what, "subject": subject, "got": _short(got), "expected": _short(expected)})
+        return False
+
+    def _differ(self, what: str, text: str, add_special_tokens: bool, got: list[Any], expected: list[Any]) -> bool:
+        self.counts.mismatches += 1
+        self._keep({"what": what, "text": text, "add_special_tokens": add_special_tokens})
+        return False
+
+    def _keep(self, failure: dict[str, Any]) -> None:
+        if len(self.failures) < MAX_FAILURES:
+            self.failures.append({"suite": self.suite, "block": self.block, **failure})
+
+    def digest(self) -> str:
+        """Hex digest of the block so far."""
+        return str(self._digest.copy().hexdigest())
+
+
+def little_endian_ids(ids: list[int]) -> bytes:
+    """Ids as little-endian uint32."""
+    words = array("I", ids)
+    assert words.itemsize == 4
+    return words.tobytes()  # every platform of the engine is little-endian; native/engine/piece_cache.h asserts it
+
+
+def _short(value: Any) -> str:
+    text = ascii(value)
+    return text if len(text) <= 400 else text[:397] + "..."
