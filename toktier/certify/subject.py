@@ -62,7 +62,7 @@ class Subject:
 
     @cached_property
     def fingerprint(self) -> str:
-        return self.tokenizer.fingerprint
+        return self.program_file.fingerprint
 
     @cached_property
     def tokenizer(self) -> Tokenizer:
