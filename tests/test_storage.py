@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import calendar
 import multiprocessing
 import os
 import signal
@@ -16,6 +17,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.namespaces import can_unshare, small_disk
 from toktier import storage
 from toktier.errors import EnvironmentFault, ExitCode, LockTimeout
 
@@ -100,6 +102,27 @@ def test_a_full_disk_is_an_environment_fault_and_leaves_nothing(tmp_path: Path) 
     )
     assert done.stdout.strip() == "EFBIG", done.stderr
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.skipif(not can_unshare("--mount"), reason="needs the right to mount a small file system")
+def test_a_disk_that_fills_names_what_was_needed_and_what_was_free(tmp_path: Path) -> None:
+    code = """
+        import sys
+        from pathlib import Path
+        from toktier import storage
+        from toktier.errors import EnvironmentFault
+        target = Path(sys.argv[1], "data")
+        storage.atomic_write(target, b"old")
+        try:
+            storage.atomic_write(target, b"x" * 3_000_000)
+        except EnvironmentFault as error:
+            print(error.details["errno"], error.details["needed_bytes"], error.details["available_bytes"] < 3_000_000)
+        assert target.read_bytes() == b"old"
+        assert [p.name for p in target.parent.iterdir()] == ["data"]
+        """
+    command = small_disk(tmp_path, "1m", sys.executable, "-c", textwrap.dedent(code), str(tmp_path))
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert done.stdout.split() == ["ENOSPC", "3000000", "True"], done.stderr
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="drops privileges to prove the refusal; needs to start as root")
@@ -212,7 +235,10 @@ def test_time_out_names_the_holder(tmp_path: Path) -> None:
     with storage.FileLock(tmp_path / "lock"):
         with pytest.raises(LockTimeout) as caught:
             storage.FileLock(tmp_path / "lock", timeout=0.05).acquire()
-        assert caught.value.details["holder"] == str(os.getpid())
+        holder = caught.value.details["holder"]
+        assert (holder["pid"], holder["host"]) == (str(os.getpid()), os.uname().nodename)
+        assert abs(time.time() - calendar.timegm(time.strptime(holder["since"], "%Y-%m-%dT%H:%M:%SZ"))) < 60
+        assert f"process {os.getpid()} on {os.uname().nodename} since 20" in caught.value.message
         assert caught.value.exit_code is ExitCode.ENVIRONMENT
 
 
@@ -236,7 +262,7 @@ def test_a_killed_holder_lets_the_next_one_in(tmp_path: Path) -> None:
     holder.kill()
     holder.communicate()
     with storage.FileLock(tmp_path / "lock", timeout=5):
-        assert (tmp_path / "lock").read_text().strip() == str(os.getpid())
+        assert storage.read_holder(tmp_path / "lock")["pid"] == str(os.getpid())
     assert list(tmp_path.iterdir()) == []
 
 
@@ -256,3 +282,37 @@ def test_a_link_in_place_of_the_lock_is_refused(tmp_path: Path) -> None:
     with pytest.raises(EnvironmentFault):
         storage.FileLock(tmp_path / "lock", timeout=0).acquire()
     assert victim.read_bytes() == b"precious"
+
+
+def test_what_a_lock_file_says_is_shown_only_if_it_is_a_holder(tmp_path: Path) -> None:
+    lock = tmp_path / "lock"
+    for content in (b"", b"12\n", b"1 2 3 4\n", b"x" * 100_000):
+        lock.write_bytes(content)
+        assert storage.read_holder(lock) == {}
+    lock.write_bytes(b"1 \x1b[31mhost\xff now\n")
+    assert all(word.isprintable() for word in storage.read_holder(lock).values())
+    assert storage.read_holder(tmp_path / "absent") == {}
+
+
+def test_a_lock_of_a_group_has_its_bits_whatever_the_umask(tmp_path: Path) -> None:
+    before = os.umask(0o077)
+    try:
+        with storage.FileLock(tmp_path / "lock", mode=storage.GROUP.lock):
+            assert stat.S_IMODE((tmp_path / "lock").stat().st_mode) == 0o664
+    finally:
+        os.umask(before)
+
+
+def test_directories_of_a_group_hand_their_group_down(tmp_path: Path) -> None:
+    made = storage.make_directory(tmp_path / "a" / "b", storage.GROUP.directory)
+    assert [stat.S_IMODE(p.stat().st_mode) for p in (made, made.parent)] == [0o2770] * 2
+
+
+def test_room_is_asked_for_where_the_directory_will_be(tmp_path: Path) -> None:
+    storage.require_space(tmp_path / "not" / "yet" / "there", 1)
+    with pytest.raises(EnvironmentFault, match="not enough space") as caught:
+        storage.require_space(tmp_path / "not" / "yet", 1 << 60)
+    details = caught.value.details
+    assert (details["needed_bytes"], details["errno"]) == (1 << 60, "ENOSPC")
+    assert 0 < details["available_bytes"] < 1 << 60
+    assert caught.value.exit_code is ExitCode.ENVIRONMENT

@@ -1,4 +1,4 @@
-"""Files that are either whole or absent: atomic writes, and locks that die with their holder.
+"""Files that are either whole or absent: atomic writes, room for them, and locks that die with their holder.
 
 Every file that toktier writes (cache, programs, state) goes through here. A write goes to a temporary file in the same
 directory, is synced, and is renamed over the final name, so that no reader and no power loss ever sees half a file. No
@@ -14,18 +14,39 @@ import os
 import stat
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import IO
 
 from toktier.errors import EnvironmentFault, LockTimeout
+from toktier.labels import shown, shown_path
 
-FILE_MODE = 0o600
-DIRECTORY_MODE = 0o700
+
+@dataclass(frozen=True, slots=True)
+class Modes:
+    """Who may use what is written: permission bits of files, directories and lock files."""
+
+    file: int
+    directory: int
+    lock: int
+
+
+PRIVATE = Modes(0o600, 0o700, 0o600)
+# The directories hand their group down. A lock file holds only its holder's name, which anyone may read.
+GROUP = Modes(0o660, 0o2770, 0o664)
+FILE_MODE = PRIVATE.file
+DIRECTORY_MODE = PRIVATE.directory
+
+# Left free beside what is to be written: notes, hints, and the writers of others.
+RESERVE_BYTES = 4 << 20
 
 _TEMPORARY_PREFIX = ".tmp-"
 _STALE_SECONDS = 3600.0
 _POLL_FIRST, _POLL_LONGEST = 0.002, 0.05
+# A lock file of another user gets the bits of its group a moment after it appears.
+_FOREIGN_LOCK_SECONDS = 1.0
+_MAX_HOLDER_BYTES = 512
 
 _REMEDIES = {
     errno.ENOSPC: "free space on that file system, or point TOKTIER_HOME elsewhere",
@@ -40,10 +61,42 @@ def environment_fault(error: OSError, action: str, path: str | os.PathLike[str])
     """The host's refusal as an error that names what was tried, where, and what mends it."""
     reason = os.strerror(error.errno) if error.errno else str(error)
     return EnvironmentFault(
-        f"cannot {action} {os.fspath(path)}: {reason}",
+        f"cannot {action} {shown_path(path)}: {reason}",
         details={"path": os.fspath(path), "errno": errno.errorcode.get(error.errno or 0, "")},
         remedy=_REMEDIES.get(error.errno or 0),
     )
+
+
+def require_space(path: str | os.PathLike[str], needed: int, reserve: int = RESERVE_BYTES) -> None:
+    """Raises EnvironmentFault unless `needed` bytes and the reserve are free where `path` is, or would be made.
+
+    A forecast that spares a long download: quotas are not asked, and others may fill the disk meanwhile.
+    """
+    step = Path(path)
+    while True:
+        try:
+            status = os.statvfs(step)
+            break
+        except FileNotFoundError:
+            if step == step.parent:
+                return
+            step = step.parent
+        except OSError:
+            return  # what cannot be asked is left to the write itself
+    available = status.f_bavail * status.f_frsize
+    if status.f_blocks and available < needed + reserve:
+        raise EnvironmentFault(
+            f"not enough space for {shown_path(path)}: {needed:,} bytes are needed and {reserve:,} stay free, "
+            f"{available:,} are available",
+            details={
+                "path": os.fspath(path),
+                "errno": "ENOSPC",
+                "needed_bytes": needed,
+                "reserve_bytes": reserve,
+                "available_bytes": available,
+            },
+            remedy=_REMEDIES[errno.ENOSPC],
+        )
 
 
 def make_directory(path: str | os.PathLike[str], mode: int = DIRECTORY_MODE) -> Path:
@@ -100,15 +153,31 @@ def atomic_writer(path: str | os.PathLike[str], mode: int = FILE_MODE) -> Iterat
         with contextlib.suppress(OSError):
             os.unlink(temporary)
         if isinstance(error, OSError):
-            raise environment_fault(error, "write", final) from None
+            raise _write_fault(error, final) from None
         raise
     sync_directory(final.parent)
 
 
+def _write_fault(error: OSError, final: Path) -> EnvironmentFault:
+    """`environment_fault` of a write; where space or quota ended, also what was free when it ended."""
+    fault = environment_fault(error, "write", final)
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        with contextlib.suppress(OSError):
+            status = os.statvfs(final.parent)
+            fault.details["available_bytes"] = status.f_bavail * status.f_frsize
+    return fault
+
+
 def atomic_write(path: str | os.PathLike[str], data: bytes | bytearray | memoryview, mode: int = FILE_MODE) -> None:
-    """Writes `data` as `path`, whole or not at all. Raises EnvironmentFault."""
-    with atomic_writer(path, mode) as file:
-        file.write(data)
+    """Writes `data` as `path`, whole or not at all. Raises EnvironmentFault; `details` of a full disk hold
+    `needed_bytes` and `available_bytes`."""
+    try:
+        with atomic_writer(path, mode) as file:
+            file.write(data)
+    except EnvironmentFault as fault:
+        if "available_bytes" in fault.details:
+            fault.details["needed_bytes"] = memoryview(data).nbytes
+        raise
 
 
 def remove_stale_temporaries(directory: str | os.PathLike[str]) -> int:
@@ -134,14 +203,16 @@ class FileLock:
     """An exclusive lock between processes and threads, named by a file; a context manager, not reentrant.
 
     The kernel holds the lock (flock), so it ends with its holder however that ends. The file carries the holder's
-    process number for messages only, and is removed on release.
+    process number, host and start for messages only, and is removed on release.
     """
 
-    def __init__(self, path: str | os.PathLike[str], timeout: float = 60.0) -> None:
-        """`timeout` in seconds; 0 tries once."""
+    def __init__(self, path: str | os.PathLike[str], timeout: float = 60.0, *, mode: int = PRIVATE.lock) -> None:
+        """`timeout` in seconds; 0 tries once. `mode`: permission bits of the file, whatever the umask."""
         self.path = Path(path)
         self.timeout = timeout
+        self.mode = mode
         self._descriptor: int | None = None
+        self._refused_since: float | None = None
 
     def acquire(self) -> None:
         """Raises LockTimeout after `timeout` seconds, EnvironmentFault when the host cannot lock there."""
@@ -149,6 +220,7 @@ class FileLock:
             raise RuntimeError(f"{self.path} is already held by this object")
         deadline = time.monotonic() + self.timeout
         pause = _POLL_FIRST
+        self._refused_since = None
         while not self._try():
             left = deadline - time.monotonic()
             if left <= 0:
@@ -172,8 +244,10 @@ class FileLock:
 
     def _try(self) -> bool:
         try:
-            descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, FILE_MODE)
+            descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, self.mode)
         except OSError as error:
+            if isinstance(error, PermissionError) and self._may_become_open():
+                return False
             raise environment_fault(error, "lock", self.path) from None
         held = False
         try:
@@ -191,8 +265,10 @@ class FileLock:
             if (named.st_dev, named.st_ino) != (mine.st_dev, mine.st_ino):
                 return False
             with contextlib.suppress(OSError):
+                if mine.st_uid == os.geteuid():
+                    os.fchmod(descriptor, self.mode)
                 os.ftruncate(descriptor, 0)
-                os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+                os.pwrite(descriptor, _holder_line(), 0)
             held = True
         finally:
             if not held:
@@ -200,13 +276,21 @@ class FileLock:
         self._descriptor = descriptor
         return True
 
+    def _may_become_open(self) -> bool:
+        """Whether the file is another user's whose bits may still be to come: only where a group shares locks."""
+        if self.mode == PRIVATE.lock or not os.path.lexists(self.path):
+            return False
+        now = time.monotonic()
+        self._refused_since = self._refused_since or now
+        return now - self._refused_since < _FOREIGN_LOCK_SECONDS
+
     def _timed_out(self) -> LockTimeout:
-        holder = ""
-        with contextlib.suppress(OSError):
-            holder = self.path.read_text(encoding="ascii", errors="replace").strip()
-        who = f"process {holder}" if holder else "another process"
+        holder = read_holder(self.path)
+        who = "another process"
+        if holder:
+            who = f"process {holder['pid']} on {holder['host']} since {holder['since']}"
         return LockTimeout(
-            f"waited {self.timeout:g} s for {self.path}, held by {who}",
+            f"waited {self.timeout:g} s for {shown_path(self.path)}, held by {who}",
             details={"path": os.fspath(self.path), "holder": holder, "timeout_s": self.timeout},
             remedy="wait for that process, or end it, and try again",
         )
@@ -219,3 +303,21 @@ class FileLock:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.release()
+
+
+def _holder_line() -> bytes:
+    since = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    return f"{os.getpid()} {os.uname().nodename} {since}\n".encode("ascii", "backslashreplace")
+
+
+def read_holder(path: str | os.PathLike[str]) -> dict[str, str]:
+    """`pid`, `host` and `since` (RFC 3339, UTC) of whoever holds the lock file, for messages; empty if unknown."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError:
+        return {}
+    with os.fdopen(descriptor, "rb") as file, contextlib.suppress(OSError):
+        words = [shown(word) for word in file.read(_MAX_HOLDER_BYTES).decode("ascii", "replace").split()]
+        if len(words) == 3:
+            return dict(zip(("pid", "host", "since"), words, strict=True))
+    return {}
