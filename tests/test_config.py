@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -109,5 +110,31 @@ def test_resolving_creates_nothing(tmp_path: Path) -> None:
 def test_no_setting_can_change_an_id() -> None:
     # A new setting has to be judged here: policy, waivers and sidecar handling are call arguments only.
     harmless = {"home", "cache_dir", "state_dir", "config_file", "offline", "log_level", "disable_gpu", "diagnostics",
-                "tokenizer", "tokenizer_fallback"}  # fmt: skip
+                "tokenizer", "tokenizer_fallback", "cache_mode", "shared_caches"}  # fmt: skip
     assert set(setting_names()) == harmless
+
+
+def test_shared_caches_come_from_each_place_and_are_absolute(tmp_path: Path) -> None:
+    (tmp_path / "config.toml").write_text('shared_caches = ["/opt/a b", "/opt/c"]\ncache_mode = "group"\n')
+    environ = {"TOKTIER_SHARED_CACHES": "/srv/x:/srv/y:", "TOKTIER_CACHE_MODE": "private"}
+    settings = resolve_settings(Config(home=tmp_path), environ=environ)
+    assert settings.shared_caches == (Path("/opt/a b"), Path("/opt/c"))
+    assert settings.cache_mode == "group"
+    settings = resolve_settings(environ=environ)
+    assert settings.shared_caches == (Path("/srv/x"), Path("/srv/y"))
+    assert settings.origins["shared_caches"] == "TOKTIER_SHARED_CACHES"
+    settings = resolve_settings(Config(shared_caches=[tmp_path]), environ=environ)
+    assert settings.shared_caches == (tmp_path,)
+    for wrong in ({"TOKTIER_SHARED_CACHES": "relative"}, {"TOKTIER_CACHE_MODE": "0777"}):
+        with pytest.raises(ConfigInvalid, match=next(iter(wrong))):
+            resolve_settings(environ=wrong)
+    for content in ('shared_caches = "/opt/a"', "shared_caches = [1]", 'shared_caches = ["a"]'):
+        (tmp_path / "config.toml").write_text(content)
+        with pytest.raises(ConfigInvalid, match="absolute path"):
+            resolve_settings(Config(home=tmp_path), environ={})
+
+
+def test_users_of_one_group_s_cache_keep_their_programs_apart(tmp_path: Path) -> None:
+    settings = resolve_settings(Config(home=tmp_path, cache_mode="group"), environ={})
+    assert settings.programs_dir == tmp_path / "cache" / f"programs-{os.geteuid()}"
+    assert resolve_settings(Config(home=tmp_path), environ={}).programs_dir == tmp_path / "cache" / "programs"

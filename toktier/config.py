@@ -6,13 +6,13 @@ policy and waivers are call arguments and flags only.
 
 Directories: `cache` (artifacts, programs: may be deleted at any time) and `state` (must not be lost). Both lie under
 TOKTIER_HOME when it is set, else where the XDG variables or HOME say. A host without any of them has no directories:
-that is an error only for what needs one. The user database is not asked: a service without HOME was not given a place.
+that is an error only for what needs one. `shared_caches` are cache directories of others, read and never written. The user database is not asked: a service without HOME was not given a place.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from toktier.errors import ConfigInvalid
 CONFIG_FILE = "config.toml"
 MAX_CONFIG_BYTES = 1 << 20
 LOG_LEVELS = ("debug", "info", "warning", "error")
+CACHE_MODES = ("private", "group")
 
 _TRUE = frozenset({"1", "true", "yes", "on"})
 _FALSE = frozenset({"0", "false", "no", "off"})
@@ -38,6 +39,8 @@ class Config:
     diagnostics: bool | None = None
     tokenizer: str | None = None
     tokenizer_fallback: bool | None = None
+    cache_mode: str | None = None
+    shared_caches: Sequence[str | os.PathLike[str]] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +57,8 @@ class Settings:
     diagnostics: bool
     tokenizer: str
     tokenizer_fallback: bool
+    cache_mode: str
+    shared_caches: tuple[Path, ...]
     origins: Mapping[str, str]
 
     def require_cache(self) -> Path:
@@ -78,8 +83,13 @@ class Settings:
 
     @property
     def programs_dir(self) -> Path | None:
-        """Where compiled programs are kept; None on a host without a cache directory."""
-        return None if self.cache_dir is None else self.cache_dir / "programs"
+        """Where compiled programs are kept; None on a host without a cache directory.
+
+        Each user of a group's cache has a directory of his own: a program that another could have written is not run.
+        """
+        if self.cache_dir is None:
+            return None
+        return self.cache_dir / (f"programs-{os.geteuid()}" if self.cache_mode == "group" else "programs")
 
 
 def _boolean(text: str) -> bool:
@@ -101,6 +111,22 @@ def _backend_name(text: str) -> str:
     if not text or not text.isascii() or not text.replace("_", "").isalnum():
         raise ValueError("expected the name of a backend, such as auto, hf or fast_cpu")
     return text
+
+
+def _cache_mode(text: str) -> str:
+    if text not in CACHE_MODES:
+        raise ValueError(f"expected one of {', '.join(CACHE_MODES)}")
+    return text
+
+
+def _directories(text: str) -> tuple[Path, ...]:
+    return tuple(_shared_cache(part) for part in text.split(os.pathsep) if part)
+
+
+def _shared_cache(text: str) -> Path:
+    if not os.path.isabs(text):
+        raise ValueError("expected absolute paths of cache directories")
+    return Path(text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +154,8 @@ _SETTINGS: tuple[_Setting, ...] = (
     _Setting("diagnostics", "TOKTIER_DIAGNOSTICS", bool, _boolean, False, note="not used yet"),
     _Setting("tokenizer", "TOKTIER_TOKENIZER", str, _backend_name, "auto"),
     _Setting("tokenizer_fallback", "TOKTIER_TOKENIZER_FALLBACK", bool, _boolean, True),
+    _Setting("cache_mode", "TOKTIER_CACHE_MODE", str, _cache_mode, "private"),
+    _Setting("shared_caches", "TOKTIER_SHARED_CACHES", tuple, _directories, ()),
 )
 
 
@@ -188,8 +216,11 @@ def _value(
     return setting.default, "default"
 
 
+_EXPECTED = {bool: "true or false", str: "text", tuple: "a list of absolute paths"}
+
+
 def _checked(setting: _Setting, value: Any, where: str) -> Any:
-    problem = f"expected {'true or false' if setting.kind is bool else 'text'}"
+    problem = f"expected {_EXPECTED[setting.kind]}"
     if setting.kind is bool and isinstance(value, bool):
         return value
     if setting.kind is str and isinstance(value, str):
@@ -197,6 +228,11 @@ def _checked(setting: _Setting, value: Any, where: str) -> Any:
             return setting.parse(value)
         except ValueError as error:
             problem = str(error)
+    if setting.kind is tuple and isinstance(value, (list, tuple)):
+        try:
+            return tuple(_shared_cache(os.fspath(item)) for item in value)
+        except (TypeError, ValueError) as error:
+            problem = str(error) if isinstance(error, ValueError) else problem
     raise ConfigInvalid(
         f"{where} is {value!r}: {problem}",
         details={"setting": setting.name, "value": str(value)},

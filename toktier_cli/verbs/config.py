@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -30,11 +31,15 @@ def show(
 
 
 def _plain(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return [str(item) for item in value]
     return str(value) if isinstance(value, Path) else value
 
 
 def _text(values: dict[str, Any], origins: dict[str, str], origin: bool) -> str:
     def shown(value: Any) -> str:
+        if isinstance(value, tuple):
+            return os.pathsep.join(map(str, value)) or "-"
         return "-" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
 
     notes = setting_notes()
