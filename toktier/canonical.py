@@ -17,6 +17,7 @@ TAG_FINGERPRINT = "toktier.fingerprint.v1"
 TAG_COMPILER = "toktier.compiler.v1"
 TAG_TABLE = "toktier.table.v1"
 TAG_PINS = "toktier.pins.v1"
+TAG_SIBLINGS = "toktier.siblings.v1"
 
 
 def _check(value: Any) -> None:

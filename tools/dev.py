@@ -25,6 +25,7 @@ VENV = ROOT / ".venv"
 BUILD = ROOT / "build"
 PYTHON = VENV / "bin" / "python"
 NATIVE_SOURCES = ("CMakeLists.txt", "pyproject.toml", "native", "kernels")
+CHECKED_GENERATORS = ("generate_pins.py", "generate_siblings.py")
 OLD_REFERENCE = "0.22.2"  # the oldest certified reference version; the newest is what pip resolves
 
 
@@ -191,6 +192,16 @@ def do_lint(_: argparse.Namespace) -> None:
     call(PYTHON, "-m", "ruff", "check", ".")
     call(PYTHON, "-m", "ruff", "format", "--check", ".")
     call(PYTHON, "-m", "mypy")
+    call(PYTHON, "tools/validate_registry.py")
+    for generator in CHECKED_GENERATORS:
+        check_generated(generator)
+
+
+def check_generated(generator: str) -> None:
+    """A table must be what its generator would write; what the generator cannot compare here it declines (exit 3)."""
+    code = subprocess.call([str(PYTHON), f"tools/{generator}", "--check"], cwd=ROOT)
+    if code not in (0, 3):
+        fail(f"{generator} --check: a generated file is not what would be generated (exit {code})")
 
 
 def do_bench(options: argparse.Namespace) -> None:
@@ -225,7 +236,7 @@ def main() -> None:
     test = verbs.add_parser("test", help="the tests: fast by default")
     test.add_argument("--tier", choices=("fast", "ci", "full"), default="fast")
     test.add_argument("arguments", nargs=argparse.REMAINDER, help="passed to pytest, after --tier")
-    verbs.add_parser("lint", help="ruff and mypy")
+    verbs.add_parser("lint", help="ruff, mypy, and whether the tables are what their generators write")
     bench = verbs.add_parser("bench", help="speed beside the reference, as ratios of one run")
     bench.add_argument("arguments", nargs=argparse.REMAINDER, help="passed to benchmarks/run.py (-- --help lists them)")
     wheel = verbs.add_parser("wheel", help="a manylinux wheel in dist/")

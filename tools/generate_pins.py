@@ -1,8 +1,7 @@
 """Writes tables/artifact_pins.json: what upstream published, plus the families that this package ships.
 
-Input: a pin file (repository, revision, digests, sizes) and the tokenizers under tables/artifacts/. With `--check`
-nothing is written: the table must equal what would be generated (exit 1), or, where the input is not at hand, hold
-together by itself (root digest, shipped files); what could not be compared is printed as `declined:` (exit 3).
+Input: a pin file (repository, revision, digests, sizes) and the tokenizers under tables/artifacts/. `--check` without
+the input: root digest and shipped files (`checked_output.py`).
 """
 
 from __future__ import annotations
@@ -15,10 +14,11 @@ from pathlib import Path
 from typing import Any
 
 REPOSITORY = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(REPOSITORY))
+sys.path[:0] = [str(REPOSITORY), str(REPOSITORY / "tools")]
+
+from checked_output import Declined, run  # noqa: E402
 
 from toktier.artifacts import pins  # noqa: E402
-from toktier.errors import RegistryInvalid  # noqa: E402
 
 TABLE = REPOSITORY / "tables" / "artifact_pins.json"
 SHIPPED = REPOSITORY / "tables" / "artifacts"
@@ -65,8 +65,9 @@ def table(families: dict[str, Any]) -> bytes:
     return (json.dumps(document, indent=1, sort_keys=True, ensure_ascii=False) + "\n").encode("utf-8")
 
 
-def check_alone(current: bytes) -> list[str]:
+def check_alone() -> list[str]:
     """What can be said without the input: the digest holds and the shipped families are the files that lie there."""
+    current = TABLE.read_bytes()
     parsed = pins.parse_pins(current, str(TABLE))
     entries = json.loads(current)["families"]
     shipped = {name: entry for name, entry in entries.items() if entry.get("shipped")}
@@ -76,32 +77,11 @@ def check_alone(current: bytes) -> list[str]:
     return problems if parsed.families else ["no families"]
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--check", action="store_true", help="compare instead of writing")
-    parser.add_argument("--source", type=Path, default=SOURCE, help="published pin file")
-    arguments = parser.parse_args()
+def generate(arguments: argparse.Namespace) -> dict[Path, bytes]:
     if not arguments.source.is_file():
-        if not arguments.check:
-            print(f"error: {arguments.source} is not there; give --source", file=sys.stderr)
-            return 2
-        try:
-            problems = check_alone(TABLE.read_bytes())
-        except (RegistryInvalid, OSError) as error:
-            problems = [str(error)]
-        for problem in problems:
-            print(f"error: {problem}", file=sys.stderr)
-        print("declined: upstream pins not compared, the published pin file is not at hand", file=sys.stderr)
-        return 1 if problems else 3
-    wanted = table(upstream_families(arguments.source) | shipped_families(SHIPPED))
-    if arguments.check:
-        if not TABLE.is_file() or TABLE.read_bytes() != wanted:
-            print(f"error: {TABLE.name} differs from what is generated; run tools/generate_pins.py", file=sys.stderr)
-            return 1
-        return 0
-    TABLE.write_bytes(wanted)
-    return 0
+        raise Declined("upstream pins not compared, the published pin file is not at hand (--source)")
+    return {TABLE: table(upstream_families(arguments.source) | shipped_families(SHIPPED))}
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    raise SystemExit(run(__doc__, generate, check_alone, source=SOURCE))
