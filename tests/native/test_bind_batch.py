@@ -295,9 +295,10 @@ def in_child(check: Any) -> None:
 
 
 @pytest.mark.unsanitized(
-    reason="The child hangs under AddressSanitizer of GCC 12, in three runs of four. Seen with gdb: one thread of the child"
-    " waits in operator new for the mutex of __sanitizer::SizeClassAllocator64 (GetFromAllocator), which another thread of"
-    " the parent held at the moment of the fork; the child's main thread joins it. No lock of ours is in any stack."
+    reason="The child hangs under AddressSanitizer of GCC 12, in three runs of four. Seen with gdb: one thread of the"
+    " child waits in operator new for the mutex of __sanitizer::SizeClassAllocator64 (GetFromAllocator), which another"
+    " thread of the parent held at the moment of the fork; the child's main thread joins it. No lock of ours is in any"
+    " stack."
 )
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 def test_a_forked_child_encodes() -> None:
