@@ -116,7 +116,7 @@ def hub_cache(
 ) -> Iterator[Found]:
     """Wanted files of a family's pinned revision in the hub client's cache on this host."""
     environ = os.environ if environ is None else environ
-    root = _hub_cache_root(environ)
+    root = hub_cache_root(environ)
     if root is None or family.repo_id is None or family.revision is None:
         return
     folder = "models--" + family.repo_id.replace("/", "--")
@@ -126,7 +126,7 @@ def hub_cache(
             yield from recognise(_single(path, f"hub cache, {shown_path(path)}"), pins, wanted=wanted)
 
 
-def _hub_cache_root(environ: Mapping[str, str]) -> Path | None:
+def hub_cache_root(environ: Mapping[str, str]) -> Path | None:
     """Where the hub client keeps its files, by its own documented variables."""
     if direct := environ.get("HF_HUB_CACHE") or environ.get("HUGGINGFACE_HUB_CACHE"):
         return Path(os.path.expandvars(direct))

@@ -59,6 +59,18 @@ def hub_files(family: Family, pins: Pins, files: list[PinnedFile], timeout: floa
             details={"source": "hub", "family": family.name},
             remedy="toktier artifacts import PATH",
         )
+    with tempfile.TemporaryDirectory(prefix="toktier-hub-") as directory:
+        for file in files:
+            by_hand = f"try again, or bring the file by hand: toktier artifacts import PATH (SHA-256 {file.sha256})"
+            path = hub_file(family.repo_id, family.revision, file.name, Path(directory), timeout, remedy=by_hand)
+            yield from path_source(path, pins, {file.sha256}, Tally())
+
+
+def hub_file(repo_id: str, revision: str, name: str, cache_dir: Path, timeout: float, *, remedy: str) -> Path:
+    """One file of one revision, brought by the hub's client into `cache_dir` (the client's layout); nothing is checked.
+
+    SourceUnreachable when it does not come; `remedy` stands there where no reason is known that has a better one.
+    """
     environment = {
         "HF_HUB_DISABLE_PROGRESS_BARS": "1",
         "HF_HUB_DISABLE_TELEMETRY": "1",
@@ -67,36 +79,25 @@ def hub_files(family: Family, pins: Pins, files: list[PinnedFile], timeout: floa
         # Plain HTTP works through every proxy and mirror; the files are too small for another transport to matter.
         "HF_HUB_DISABLE_XET": "1",
     }
-    with tempfile.TemporaryDirectory(prefix="toktier-hub-") as directory:
-        for file in files:
-            command = [
-                sys.executable, "-m", "toktier.artifacts.hub_download",
-                family.repo_id, family.revision, file.name, directory,
-            ]  # fmt: skip
-            what = f"download of {file.name} from {family.repo_id}"
-            _, stdout, stderr = _run(command, timeout, environment, what, "hub")
-            outcome = _json_object(stdout)
-            if "path" not in outcome:
-                raise _hub_fault(family, file, outcome, stderr)
-            yield from path_source(Path(outcome["path"]), pins, {file.sha256}, Tally())
-
-
-def _hub_fault(family: Family, file: PinnedFile, outcome: dict[str, str], stderr: str) -> SourceUnreachable:
+    module = "toktier.artifacts.hub_download"
+    command = [sys.executable, "-m", module, repo_id, revision, name, str(cache_dir)]
+    _, stdout, stderr = _run(command, timeout, environment, f"download of {name} from {repo_id}", "hub")
+    outcome = _json_object(stdout)
+    if "path" in outcome:
+        return Path(outcome["path"])
     reason = outcome.get("reason", "failed")
     message = outcome.get("message") or _last_line(stderr) or "the client gave no reason"
     said = {
         "unreachable": f"the hub cannot be reached ({message})",
-        "gated": f"{family.repo_id} asks for an accepted licence and a token ({message})",
-        "absent": f"the hub has no {file.name} of {family.repo_id} at {family.revision} ({message})",
+        "gated": f"{repo_id} asks for an accepted licence and a token ({message})",
+        "absent": f"the hub has no {name} of {repo_id} at {revision} ({message})",
         "missing_client": f"huggingface_hub cannot be imported ({message})",
-    }.get(reason, f"the hub did not give {file.name} of {family.repo_id}: {message}")
-    remedy = {
+    }.get(reason, f"the hub did not give {name} of {repo_id}: {message}")
+    mends = {
         "gated": "accept the licence on the repository's page and set HF_TOKEN",
         "missing_client": "install the distribution huggingface-hub",
-    }.get(reason, f"try again, or bring the file by hand: toktier artifacts import PATH (SHA-256 {file.sha256})")
-    return SourceUnreachable(
-        said, details={"source": "hub", "repo_id": family.repo_id, "reason": reason}, remedy=remedy
-    )
+    }.get(reason, remedy)
+    raise SourceUnreachable(said, details={"source": "hub", "repo_id": repo_id, "reason": reason}, remedy=mends)
 
 
 def _run(command: list[str], timeout: float, extra: dict[str, str], what: str, source: str) -> tuple[int, str, str]:

@@ -36,9 +36,7 @@ def obtain(name: str, settings: Settings, *, pins: Pins | None = None, notify: N
     blob, ArtifactNotFound offline, SourceUnreachable when no source has it."""
     pins = pins or shipped_pins()
     family = pins.family(name)
-    if family.shipped:
-        return Artifact(family, shipped_file(family), family.tokenizer.sha256, family.tokenizer.size, "shipped")
-    artifact = _cached(family, settings) or _on_this_host(family, settings, pins)
+    artifact = on_this_host(family, settings, pins)
     if artifact is not None:
         return artifact
     from toktier.artifacts.fetch import fetch, not_found
@@ -54,10 +52,17 @@ def obtain(name: str, settings: Settings, *, pins: Pins | None = None, notify: N
     return artifact
 
 
+def on_this_host(family: Family, settings: Settings, pins: Pins) -> Artifact | None:
+    """As `obtain`, without a network: None where no place on this host has the file."""
+    if family.shipped:
+        return Artifact(family, shipped_file(family), family.tokenizer.sha256, family.tokenizer.size, "shipped")
+    return _cached(family, settings) or _elsewhere(family, settings, pins)
+
+
 def _cached(family: Family, settings: Settings) -> Artifact | None:
-    if settings.cache_dir is None:
+    cache = ArtifactCache.readable(settings)
+    if cache is None:
         return None
-    cache = ArtifactCache(settings.cache_dir)
     pin = family.tokenizer
     state = cache.state(pin)
     if state.status == "damaged":
@@ -65,7 +70,7 @@ def _cached(family: Family, settings: Settings) -> Artifact | None:
     return Artifact(family, state.path, pin.sha256, pin.size, "cache") if state.status == "ok" else None
 
 
-def _on_this_host(family: Family, settings: Settings, pins: Pins) -> Artifact | None:
+def _elsewhere(family: Family, settings: Settings, pins: Pins) -> Artifact | None:
     from toktier.artifacts import local_sources
 
     wanted = {family.tokenizer.sha256}
@@ -83,7 +88,7 @@ def _kept(family: Family, settings: Settings, found: Found, source: str) -> Arti
     pin = family.tokenizer
     where = origin(source, family, found)
     try:
-        cache = ArtifactCache(settings.require_cache())
+        cache = ArtifactCache.of(settings)
         cache.store(pin, found.data)
     except (ConfigInvalid, EnvironmentFault):
         if found.path is None:
