@@ -49,6 +49,11 @@ def test_an_empty_variable_is_unset() -> None:
         ('log_level = "loud"', "expected one of"),
         ("offline = ", "is not TOML"),
         ("policy = 'experimental'", "unknown key `policy`"),
+        ("offline = " + "9" * 9000, "is not TOML"),
+        ("offline = " + "9" * 4000, "expected true or false"),
+        ("offline = [" + "[" * 100_000, "is not TOML"),
+        ('"' + "k" * 100_000 + '" = 1', "unknown key `kkk"),
+        ('"\\u001b[2J" = 1', "unknown key `\\x1b[2J`"),
     ],
 )
 def test_config_toml_is_read_strictly(tmp_path: Path, content: str, named: str) -> None:
@@ -138,3 +143,9 @@ def test_users_of_one_group_s_cache_keep_their_programs_apart(tmp_path: Path) ->
     settings = resolve_settings(Config(home=tmp_path, cache_mode="group"), environ={})
     assert settings.programs_dir == tmp_path / "cache" / f"programs-{os.geteuid()}"
     assert resolve_settings(Config(home=tmp_path), environ={}).programs_dir == tmp_path / "cache" / "programs"
+
+
+def test_a_fifo_in_the_place_of_config_toml_is_refused_at_once(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "config.toml")
+    with pytest.raises(ConfigInvalid, match="not a regular file"):
+        resolve_settings(environ={"TOKTIER_HOME": str(tmp_path)})

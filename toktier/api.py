@@ -19,6 +19,7 @@ from toktier.errors import (
     ProgramCorrupt,
     ProgramUnsupported,
 )
+from toktier.labels import shown_path
 from toktier.program.store import ProgramInfo, load_or_compile
 from toktier.routing.plan import Plan, ProgramFacts, Request, plan
 from toktier.routing.probe import probe
@@ -80,7 +81,7 @@ def from_file(
     settings = resolve_settings(config)
     request = _request(settings, policy, tokenizer, device)
     resolution = {"family": None, "source": "file", "path": os.fspath(path)}
-    return _open(path, settings, request, resolution, os.fspath(path), None)
+    return _open(path, settings, request, resolution, shown_path(path), None)
 
 
 def _request(
@@ -163,7 +164,7 @@ def _digest(path: str | os.PathLike[str]) -> str:
             return hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as error:
         raise ArtifactNotFound(
-            f"{os.fspath(path)} has vanished: {error.strerror}", details={"path": os.fspath(path)}
+            f"{shown_path(path)} has vanished: {error.strerror}", details={"path": os.fspath(path)}
         ) from None
 
 

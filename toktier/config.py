@@ -18,6 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from toktier.errors import ConfigInvalid
+from toktier.labels import MAX_QUOTED, quoted, shown, shown_path
+from toktier.regular_files import open_regular
 
 CONFIG_FILE = "config.toml"
 MAX_CONFIG_BYTES = 1 << 20
@@ -199,15 +201,17 @@ def _value(
     if said is not None:
         return _checked(setting, said, f"Config.{setting.name}"), "argument"
     if setting.name in document:
-        return _checked(setting, document[setting.name], f"`{setting.name}` in {config_file}"), f"{config_file}"
+        return _checked(
+            setting, document[setting.name], f"`{setting.name}` in {shown_path(config_file or CONFIG_FILE)}"
+        ), f"{config_file}"
     text = environ.get(setting.variable, "")
     if text:
         try:
             return setting.parse(text), setting.variable
         except ValueError as error:
             raise ConfigInvalid(
-                f"{setting.variable} is {text!r}: {error}",
-                details={"variable": setting.variable, "value": text},
+                f"{setting.variable} is {quoted(text)}: {error}",
+                details={"variable": setting.variable, "value": shown(text)},
                 remedy=f"correct or unset {setting.variable}",
             ) from None
     # The hub client's own switch is honoured: who closed the network for it does not expect another client to open it.
@@ -234,9 +238,18 @@ def _checked(setting: _Setting, value: Any, where: str) -> Any:
         except (TypeError, ValueError) as error:
             problem = str(error) if isinstance(error, ValueError) else problem
     raise ConfigInvalid(
-        f"{where} is {value!r}: {problem}",
-        details={"setting": setting.name, "value": str(value)},
+        f"{where} is {_written(value)}: {problem}",
+        details={"setting": setting.name, "value": shown(_written(value))},
         remedy=f"correct {where}",
+    )
+
+
+def _written(value: Any) -> str:
+    """A value of config.toml or of a Config for a message; of a container only what it is."""
+    if isinstance(value, str):
+        return quoted(value)
+    return (
+        f"of type {type(value).__name__}" if isinstance(value, (list, tuple, dict)) else shown(repr(value), MAX_QUOTED)
     )
 
 
@@ -255,12 +268,19 @@ def _home(config: Config, environ: Mapping[str, str]) -> tuple[Path | None, str]
             user_home = _absolute(environ.get("HOME"))
             if user_home is None:
                 raise ConfigInvalid(
-                    f"the home {spelled!r} starts with ~ and HOME is not set",
+                    f"the home {quoted(spelled)} starts with ~ and HOME is not set",
                     details={"value": spelled},
                     remedy="give an absolute path",
                 )
             return Path(os.path.abspath(os.fspath(user_home) + spelled[1:])), origin
-        return Path(os.path.abspath(spelled)), origin
+        try:
+            return Path(os.path.abspath(spelled)), origin
+        except FileNotFoundError:
+            raise ConfigInvalid(
+                f"the home {quoted(spelled)} is relative, and the current directory does not exist any more",
+                details={"value": shown(spelled)},
+                remedy="give an absolute path, or change to another directory",
+            ) from None
     return None, "default"
 
 
@@ -289,7 +309,7 @@ def _config_file(home: Path | None, environ: Mapping[str, str], user_home: Path 
 def _read_config_file(path: Path) -> dict[str, Any]:
     """The document, empty when there is no file. Unknown keys are refused: a misspelt switch must not be ignored."""
     try:
-        with open(path, "rb") as stream:
+        with open_regular(path) as stream:
             data = stream.read(MAX_CONFIG_BYTES + 1)
     except (FileNotFoundError, NotADirectoryError):
         return {}
@@ -303,7 +323,7 @@ def _read_config_file(path: Path) -> dict[str, Any]:
 
     try:
         document = tomllib.loads(data.decode("utf-8"))
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:  # ValueError: a number of thousands of digits, too
         raise _bad_file(path, f"is not TOML: {error}") from None
     known = {s.name for s in _SETTINGS}
     for key in document:
@@ -312,12 +332,14 @@ def _read_config_file(path: Path) -> dict[str, Any]:
 
             near = difflib.get_close_matches(key, sorted(known), n=1)
             hint = f"; did you mean `{near[0]}`?" if near else ""
-            raise _bad_file(path, f"has the unknown key `{key}`{hint}")
+            raise _bad_file(path, f"has the unknown key `{shown(key, MAX_QUOTED)}`{hint}")
     return document
 
 
 def _bad_file(path: Path, problem: str) -> ConfigInvalid:
-    return ConfigInvalid(f"{path} {problem}", details={"file": str(path)}, remedy=f"correct or remove {path}")
+    return ConfigInvalid(
+        f"{shown_path(path)} {problem}", details={"file": str(path)}, remedy=f"correct or remove {shown_path(path)}"
+    )
 
 
 def setting_names() -> tuple[str, ...]:

@@ -10,6 +10,8 @@ from __future__ import annotations
 import enum
 from typing import Any, ClassVar
 
+from toktier import labels
+
 
 class ExitCode(enum.IntEnum):
     """Exit codes of the `toktier` command."""
@@ -43,16 +45,30 @@ EXIT_CODE_MEANINGS: dict[ExitCode, str] = {
 
 
 class ToktierError(Exception):
-    """Base of all errors. `str(error)` is one sentence: what happened and what was expected."""
+    """Base of all errors. `str(error)` is one sentence: what happened and what was expected.
+
+    `message` and `remedy` are printable and bounded, whatever names of others they hold (`toktier.labels`).
+    """
 
     code: ClassVar[str] = "INTERNAL"
     exit_code: ClassVar[ExitCode] = ExitCode.INTERNAL
 
     def __init__(self, message: str, *, details: dict[str, Any] | None = None, remedy: str | None = None) -> None:
-        super().__init__(message)
         self.message = message
+        super().__init__(self.message)
         self.details: dict[str, Any] = details or {}
-        self.remedy = remedy
+        self.remedy = None if remedy is None else labels.message(remedy)
+
+    @property
+    def message(self) -> str:
+        return self._message
+
+    @message.setter
+    def message(self, text: str) -> None:
+        self._message = labels.message(text)
+
+    def __str__(self) -> str:
+        return self._message
 
     def to_dict(self) -> dict[str, Any]:
         """The `error` member of a `--json` document."""

@@ -1,7 +1,8 @@
-"""Names from archives and file systems as text for people: on one line, without control characters, of bounded length.
+"""What others named, as text for people: on one line, without control characters, of bounded length.
 
-A member's name can hold terminal escapes, and a path that is not UTF-8 reaches Python with lone surrogates, which no
-UTF-8 output takes. Not here: names to open files by; a label is never opened.
+A member of an archive, a file, a token or a JSON key can hold terminal escapes and have megabytes, and a path that is
+not UTF-8 reaches Python with lone surrogates, which no UTF-8 output takes. Every message and remedy of a `ToktierError`
+passes through `message`. Not here: names to open files by; a label is never opened.
 """
 
 from __future__ import annotations
@@ -10,6 +11,8 @@ import os
 
 MAX_MEMBER = 120
 MAX_PATH = 240  # longer than a member: its reader has to find the file
+MAX_QUOTED = 60
+MAX_MESSAGE = 1500  # with three paths in it; a longer one has lost its middle
 
 
 def escaped(text: str | os.PathLike[str]) -> str:
@@ -28,6 +31,18 @@ def shown(text: str | os.PathLike[str], limit: int = MAX_MEMBER) -> str:
     text = escaped(text)
     half = (limit - 1) // 2
     return text if len(text) <= limit else f"{text[:half]}…{text[-half:]}"
+
+
+def quoted(text: str, limit: int = MAX_QUOTED) -> str:
+    """`text` as a Python literal; of a longer one the beginning, and its length in characters."""
+    if len(text) <= limit:
+        return repr(text)
+    return f"{text[:limit]!r}... ({len(text):,} characters)"
+
+
+def message(text: str) -> str:
+    """A sentence, or what mends it."""
+    return shown(text, MAX_MESSAGE)
 
 
 def shown_path(path: str | os.PathLike[str]) -> str:

@@ -16,6 +16,7 @@ import typer
 from typer.core import TyperGroup
 
 from toktier.errors import UsageError
+from toktier.labels import quoted
 from toktier_cli.invocation import GLOBAL_HELP, Invocation, Result
 
 # name: (module, function or group, summary)
@@ -79,7 +80,7 @@ class VerbGroup(TyperGroup):
         near = difflib.get_close_matches(name, self.verbs, n=2)
         hint = f"; did you mean {' or '.join(near)}?" if near else ""
         return UsageError(
-            f"{ctx.command_path} has no command {name!r}{hint}",
+            f"{ctx.command_path} has no command {quoted(name)}{hint}",
             details={"command": ctx.command_path, "near": near},
             remedy=f"{ctx.command_path} --help",
         )

@@ -10,6 +10,7 @@ import errno
 import sys
 
 from toktier.errors import EnvironmentFault, InternalError, Interrupted, ToktierError, UsageError
+from toktier.labels import shown, shown_path
 
 _HOST_ERRNOS = frozenset(
     {
@@ -31,7 +32,7 @@ def as_toktier_error(error: BaseException) -> ToktierError:
     if isinstance(error, MemoryError):
         return EnvironmentFault("out of memory", remedy="give the process more memory, or encode in smaller parts")
     if isinstance(error, OSError) and error.errno in _HOST_ERRNOS:
-        where = f" {error.filename}" if error.filename else ""
+        where = f" {shown_path(str(error.filename))}" if error.filename else ""
         return EnvironmentFault(
             f"the host refused{where}: {error.strerror}", details={"path": str(error.filename or "")}
         )
@@ -64,4 +65,4 @@ def _usage_error(error: BaseException) -> UsageError | None:
 
 
 def _one_line(error: BaseException) -> str:
-    return " ".join(str(error).split())[:300] or "no message"
+    return shown(" ".join(str(error)[:4096].split()), 300) or "no message"

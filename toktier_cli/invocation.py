@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from toktier.errors import ExitCode, ToktierError, UsageError
+from toktier.labels import escaped
 
 FLAGS = {"--json": "json", "--quiet": "quiet", "-q": "quiet", "--offline": "offline", "--no-color": "no_color"}
 
@@ -33,9 +34,9 @@ class Invocation:
     tty: bool = False
 
     def note(self, message: str) -> None:
-        """A line for people, on stderr."""
+        """A line for people, or several, on stderr."""
         if not self.quiet:
-            sys.stderr.write(message + "\n")
+            sys.stderr.write("".join(escaped(line) + "\n" for line in message.split("\n")))
             sys.stderr.flush()
 
     def report(self, error: ToktierError, *, hint: bool = True) -> None:

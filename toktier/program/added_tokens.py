@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from toktier.errors import ProgramUnsupported, UnsupportedConfig
+from toktier.labels import quoted, shown
 from toktier.program.json_fields import Fields, malformed
 from toktier.program.layout import AddedFlag
 
@@ -82,7 +83,7 @@ def read_added_tokens(value: Any, path: str = "added_tokens") -> tuple[AddedToke
             raise ProgramUnsupported(
                 fields.path,
                 "a repeated token",
-                f"{fields.path} repeats {token.content!r} of {known.path} with other flags: beyond the compiler",
+                f"{fields.path} repeats {quoted(token.content)} of {known.path} with other flags: beyond the compiler",
             )
     return tuple(kept.values())
 
@@ -106,17 +107,17 @@ def matched_contents(tokens: Sequence[AddedToken], normalize: Callable[[str], st
             raise ProgramUnsupported(token.path, f"normalized contents of more than {MAX_NORMALIZED:,} characters")
         if not text:
             raise UnsupportedConfig(
-                f"the added token {token.content!r} ({token.path}) normalizes to nothing; what the reference does"
+                f"the added token {quoted(token.content)} ({token.path}) normalizes to nothing; what the reference does"
                 " with it is undefined",
-                details={"tokens": [token.content], "paths": [token.path]},
+                details={"tokens": [shown(token.content)], "paths": [token.path]},
                 remedy='set "normalized": false for that token, or remove it',
             )
         other = seen.setdefault(text, token)
         if other is not token:
             raise UnsupportedConfig(
-                f"the added tokens {other.content!r} ({other.path}) and {token.content!r} ({token.path}) are equal once"
-                f" normalized ({text!r}); the reference picks one of them at random",
-                details={"tokens": [other.content, token.content], "paths": [other.path, token.path]},
+                f"the added tokens {quoted(other.content)} ({other.path}) and {quoted(token.content)} ({token.path})"
+                f" are equal once normalized ({quoted(text)}); the reference picks one of them at random",
+                details={"tokens": [shown(other.content), shown(token.content)], "paths": [other.path, token.path]},
                 remedy='set "normalized": false for one of them, or remove one',
             )
         contents.append(text)
@@ -150,7 +151,7 @@ def place_tokens(
                 raise ProgramUnsupported(
                     token.path,
                     f"id {identity}",
-                    f"{token.path} ({token.content!r}) is given id {identity}, which another token has;"
+                    f"{token.path} ({quoted(token.content)}) is given id {identity}, which another token has;"
                     " two tokens of one id are beyond the compiler",
                 )
         placed.append(PlacedToken(token, identity, content))

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from toktier.errors import NotATokenizer, ProgramUnsupported
+from toktier.labels import quoted, shown
 from toktier.program.json_fields import MAX_U32, Fields, describe, malformed
 from toktier.program.strict_json import RepeatedKeys
 
@@ -88,13 +89,13 @@ def _read_vocabulary(value: Any, path: str) -> Mapping[str, int]:
     ids = vocabulary.values()
     if set(map(type, ids)) != {int} or min(ids) < 0 or max(ids) > MAX_U32:
         token, bad = next((t, i) for t, i in vocabulary.items() if type(i) is not int or not 0 <= i <= MAX_U32)
-        raise malformed(f"{path}[{token!r}]", f"an integer from 0 to {MAX_U32}", bad)
+        raise malformed(f"{path}[{quoted(token)}]", f"an integer from 0 to {MAX_U32}", bad)
     if len(set(ids)) != len(vocabulary):
         seen: dict[int, str] = {}
         for token, identity in vocabulary.items():
             other = seen.setdefault(identity, token)
             if other != token:
-                raise ProgramUnsupported(f"{path}[{token!r}]", f"id {identity}, which {other!r} has too")
+                raise ProgramUnsupported(f"{path}[{quoted(token)}]", f"id {identity}, which {quoted(other)} has too")
     return vocabulary
 
 
@@ -113,8 +114,9 @@ def _read_rules(merges: list[Any], vocabulary: Mapping[str, int], path: str) -> 
             k for k, (a, b) in enumerate(zip(lefts, rights, strict=True)) if not {a, b, a + b} <= vocabulary.keys()
         )
         raise NotATokenizer(
-            f"{path} holds the rule ({lefts[rank]!r}, {rights[rank]!r}), but the vocabulary has no {token!r}",
-            details={"path": path, "rule": [lefts[rank], rights[rank]], "token": token},
+            f"{path} holds the rule ({quoted(lefts[rank])}, {quoted(rights[rank])}),"
+            f" but the vocabulary has no {quoted(token)}",
+            details={"path": path, "rule": [shown(lefts[rank]), shown(rights[rank])], "token": shown(token)},
         ) from None
     count = len(lefts)
     pairs = array("I", bytes(8 * count))

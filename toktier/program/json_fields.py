@@ -11,6 +11,7 @@ import json
 from typing import Any
 
 from toktier.errors import NotATokenizer, ProgramUnsupported
+from toktier.labels import MAX_QUOTED, shown
 from toktier.program.strict_json import RepeatedKeys
 
 MAX_U32 = 0xFFFFFFFF
@@ -54,6 +55,7 @@ class Fields:
 
     def place(self, name: str) -> str:
         """JSON path of the field `name`."""
+        name = shown(name, MAX_QUOTED)
         return f"{self.path}.{name}" if self.path else name
 
     def has(self, name: str) -> bool:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from toktier.errors import ProgramUnsupported
+from toktier.labels import quoted
 from toktier.program.json_fields import MAX_U32, Fields, malformed, unsupported_type
 
 MAX_NESTING = 32  # Sequences in Sequences
@@ -109,7 +110,7 @@ def _special_tokens(fields: Fields) -> dict[str, _Pairs]:
     names = Fields(value, path)
     tokens: dict[str, _Pairs] = {}
     for name in value:
-        entry = Fields(names.take(name), f"{path}[{name!r}]")
+        entry = Fields(names.take(name), f"{path}[{quoted(name)}]")
         entry.string("id")  # the key is what counts
         ids, texts = entry.array("ids"), entry.array("tokens")
         entry.done()
@@ -137,7 +138,7 @@ def _pieces(fields: Fields, name: str, tokens: dict[str, _Pairs]) -> list[_Pairs
             inner = Fields(piece.take("SpecialToken"), piece.place("SpecialToken"))
             identity = inner.string("id")
             if identity not in tokens and name == "single":  # the reference loads it, and fails at its first use
-                raise ProgramUnsupported(inner.place("id"), f"{identity!r}, which special_tokens does not hold")
+                raise ProgramUnsupported(inner.place("id"), f"{quoted(identity)}, which special_tokens does not hold")
             pieces.append(tokens.get(identity, ()))
         else:
             raise malformed(piece.path, 'an object with one key, "Sequence" or "SpecialToken",', item)

@@ -20,6 +20,7 @@ from typing import Any, TypeVar, overload
 
 from toktier import storage
 from toktier.errors import ArtifactNotFound, EnvironmentFault, ProgramCorrupt
+from toktier.labels import shown_path
 from toktier.program import trust
 from toktier.program.compiler_identity import compiler_digest
 from toktier.program.file import read_program
@@ -112,7 +113,7 @@ def load_or_compile(
         lock.release()
     mapped = _map(path)
     if mapped is None:
-        return _in_memory(artifact, opener, f"{path} has vanished")
+        return _in_memory(artifact, opener, f"{shown_path(path)} has vanished")
     return _finish(mapped[0], opener, path=path, notice=None)
 
 
@@ -141,10 +142,11 @@ class _Artifact:
             self.digest = sha256 or hashlib.sha256(source).hexdigest()
             return
         self._path = Path(source)
-        self.name = name or os.fspath(source)
+        self.name = name or shown_path(source)
         if cache_dir is not None:
-            place = hashlib.sha256(os.fsencode(self._path.absolute())).hexdigest()
-            self._hint = cache_dir / "sources" / f"{place}.json"
+            with contextlib.suppress(FileNotFoundError):  # a relative path, and the current directory was deleted
+                place = hashlib.sha256(os.fsencode(self._path.absolute())).hexdigest()
+                self._hint = cache_dir / "sources" / f"{place}.json"
         known = sha256 or self._trusted()
         if known is not None:
             self.digest = known

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from toktier.errors import NotATokenizer, ProgramUnsupported
+from toktier.labels import quoted
 from toktier.program.added_tokens import PlacedToken, matched_contents, place_tokens, read_added_tokens
 from toktier.program.bpe_model import BpeModel, check_model_kind, read_model
 from toktier.program.decoder import Decoder, read_decoder
@@ -53,7 +54,6 @@ def read_tokenizer(data: bytes, name: str = "tokenizer.json", *, sha256: str | N
         return _read(value, len(data), sha256 or hashlib.sha256(data).hexdigest())
     except NotATokenizer as error:
         error.message = f"{name} ({len(data):,} bytes) is no tokenizer that the reference loads: {error.message}"
-        error.args = (error.message,)
         error.details.setdefault("name", name)
         raise
 
@@ -112,4 +112,4 @@ def _check_stated_ids(spec: TokenizerSpec) -> None:
     for path, pairs in stated:
         for identity, text in pairs:
             if added.get(text, spec.model.vocabulary.get(text)) != identity:
-                raise ProgramUnsupported(path, f"id {identity} for {text!r}, which is not its token")
+                raise ProgramUnsupported(path, f"id {identity} for {quoted(text)}, which is not its token")

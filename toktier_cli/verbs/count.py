@@ -6,7 +6,6 @@ A file that cannot be counted is reported, and the rest goes on.
 from __future__ import annotations
 
 import os
-import sys
 import threading
 import time
 from dataclasses import dataclass
@@ -15,10 +14,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from toktier.errors import ToktierError
+from toktier.labels import escaped, shown_path
 from toktier_cli import options
+from toktier_cli.inputs import read_file, read_stdin
 from toktier_cli.invocation import Invocation, Result, exit_code_of
 from toktier_cli.progress import Progress
-from toktier_cli.verbs.encode import read_file
 
 if TYPE_CHECKING:
     from toktier import Tokenizer
@@ -82,11 +82,12 @@ def _count_all(tok: Tokenizer, rows: list[_Row], special: bool, progress: Progre
             if row is None:
                 return
             try:
-                data = sys.stdin.buffer.read() if row.path == "-" else read_file(row.path)
+                data = read_stdin() if row.path == "-" else read_file(row.path)
                 row.size = len(data)
                 row.tokens = tok.count(data, add_special_tokens=special)
             except ToktierError as error:
-                error.message = error.message if row.path in error.message else f"{row.path}: {error.message}"
+                name = shown_path(row.path)
+                error.message = error.message if name in error.message else f"{name}: {error.message}"
                 error.details["path"] = row.path
                 row.error = error
             except BaseException as error:  # shown by the one who waits
@@ -112,7 +113,7 @@ def _text(rows: list[_Row], per_file: bool) -> str:
     if not per_file:
         return f"{total}\n"
     width = len(str(total))
-    lines = [f"{row.tokens:>{width}} {row.path}" for row in rows if row.tokens is not None]
+    lines = [f"{row.tokens:>{width}} {escaped(row.path)}" for row in rows if row.tokens is not None]
     return "\n".join([*lines, f"{total:>{width}} total"]) + "\n"
 
 

@@ -8,11 +8,11 @@ from typing import Annotated
 import typer
 
 from toktier.errors import InvalidToken, UsageError
+from toktier.labels import quoted, shown
 from toktier_cli import options
+from toktier_cli.inputs import read_file, read_stdin
 from toktier_cli.invocation import Invocation, Result
-from toktier_cli.verbs.encode import FORMATS, read_file
-
-SHOWN = 40
+from toktier_cli.verbs.encode import check_format
 
 
 def decode(
@@ -47,8 +47,7 @@ def decode(
 
 
 def _numbers(ids: list[str], input_: str | None, format_: str) -> list[int]:
-    if format_ not in FORMATS:
-        raise UsageError(f"--format {format_} is not one of {', '.join(FORMATS)}", remedy="toktier decode --help")
+    check_format(format_, "decode")
     if ids and input_ is not None:
         raise UsageError("expected one of IDS and --input, not both", remedy="toktier decode --help")
     if ids and ids != ["-"]:
@@ -57,7 +56,7 @@ def _numbers(ids: list[str], input_: str | None, format_: str) -> list[int]:
         return _parse(" ".join(ids))
     if input_ is None and not ids and sys.stdin.isatty():
         raise UsageError("no IDs: give IDS, --input FILE, or - for stdin", remedy="toktier decode --help")
-    data = read_file(input_) if input_ is not None else sys.stdin.buffer.read()
+    data = read_file(input_) if input_ is not None else read_stdin()
     if format_ == "u32":
         if len(data) % 4:
             raise InvalidToken(
@@ -77,10 +76,9 @@ def _parse(text: str) -> list[int]:
     numbers = []
     for at, word in enumerate(stripped.replace(",", " ").split()):
         if not (word.isascii() and word.isdigit()) or len(word) > 10 or int(word) >= 2**32:
-            shown = word if len(word) <= SHOWN else word[:SHOWN] + "..."
             raise InvalidToken(
-                f"item {at} is {shown!r}, expected a token ID from 0 to {2**32 - 1}",
-                details={"item": at, "value": shown},
+                f"item {at} is {quoted(word)}, expected a token ID from 0 to {2**32 - 1}",
+                details={"item": at, "value": shown(word)},
                 remedy="give IDs as decimal numbers",
             )
         numbers.append(int(word))

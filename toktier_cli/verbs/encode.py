@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import time
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from toktier.errors import EnvironmentFault, UsageError
+from toktier.errors import UsageError
+from toktier.labels import quoted
 from toktier_cli import options
+from toktier_cli.inputs import read_text
 from toktier_cli.invocation import Invocation, Result
 
 if TYPE_CHECKING:
@@ -40,8 +41,7 @@ def encode(
 ) -> Result:
     """Token IDs of TEXT, of --input FILE, or of stdin."""
     invocation: Invocation = ctx.obj
-    if format_ not in FORMATS:
-        raise UsageError(f"--format {format_} is not one of {', '.join(FORMATS)}", remedy="toktier encode --help")
+    check_format(format_, "encode")
     if format_ == "u32" and (invocation.json or offsets):
         raise UsageError("--format u32 goes with neither --json nor --offsets", remedy="toktier encode --help")
     content = read_text(_one(text), input_)
@@ -65,6 +65,14 @@ def encode(
     )
 
 
+def check_format(format_: str, verb: str) -> None:
+    """Raises UsageError for a format that there is not."""
+    if format_ not in FORMATS:
+        raise UsageError(
+            f"--format {quoted(format_)} is not one of {', '.join(FORMATS)}", remedy=f"toktier {verb} --help"
+        )
+
+
 def _one(words: list[str] | None) -> str | None:
     """A text without its quotes comes as several arguments. What stood between them is not known: nothing is joined."""
     if words and len(words) > 1:
@@ -74,40 +82,6 @@ def _one(words: list[str] | None) -> str | None:
             remedy='put the text in quotes, as in toktier encode --family FAMILY "hello world"',
         )
     return words[0] if words else None
-
-
-def read_text(text: str | None, input_: str | None) -> str | bytes:
-    """The one text that the line names; bytes are UTF-8 and validated by the engine."""
-    if text is not None and input_ is not None:
-        raise UsageError("expected one of TEXT and --input, not both", remedy="toktier encode --help")
-    if input_ is not None:
-        return read_file(input_)
-    if text is None and sys.stdin is not None and sys.stdin.isatty():
-        raise UsageError("no text: give TEXT, --input FILE, or - for stdin", remedy="toktier encode --help")
-    if text is None or text == "-":
-        return sys.stdin.buffer.read() if sys.stdin is not None else b""
-    try:
-        text.encode("utf-8")
-    except UnicodeEncodeError:
-        return os.fsencode(text)  # arguments that are not UTF-8: the engine names the byte
-    return text
-
-
-def read_file(path: str) -> bytes:
-    """All bytes of a file. ArtifactNotFound or EnvironmentFault name it."""
-    from toktier.errors import ArtifactNotFound
-
-    try:
-        with open(path, "rb") as stream:
-            return stream.read()
-    except FileNotFoundError:
-        raise ArtifactNotFound(f"{path} does not exist", details={"path": path}, remedy="check the path") from None
-    except OSError as error:
-        raise EnvironmentFault(
-            f"{path} cannot be read: {error.strerror}",
-            details={"path": path},
-            remedy="check the path and its permissions",
-        ) from None
 
 
 def _text(encoding: Encoding, offsets: bool, format_: str, interactive: bool) -> str | bytes | memoryview:

@@ -14,6 +14,7 @@ from toktier.artifacts.inventory import FamilyState, survey
 from toktier.artifacts.pins import TOKENIZER_FILE, Pins, shipped_pins
 from toktier.config import Settings
 from toktier.errors import ProgramUnsupported, UsageError
+from toktier.labels import escaped
 from toktier_cli import options
 from toktier_cli.invocation import Invocation, Result
 from toktier_cli.table import columns, size
@@ -56,7 +57,7 @@ def inspect(
         raise UsageError("expected one FAMILY or FILE", remedy="toktier inspect --help")
     pins = shipped_pins()
     settings = options.settings_of(invocation)
-    cache = None if settings.cache_dir is None else ArtifactCache(settings.cache_dir)
+    cache = ArtifactCache.readable(settings)
     if not given:
         return _all(pins)
     name = given[0]
@@ -154,7 +155,7 @@ def _one_file(path: Path, pins: Pins, settings: Settings, cache: ArtifactCache |
         }
 
     def text() -> str:
-        lines = [f"file         {path}, {file.size:,} bytes, SHA-256 {file.sha256}\n"]
+        lines = [f"file         {escaped(path)}, {file.size:,} bytes, SHA-256 {file.sha256}\n"]
         if equal_to is not None:
             how = "byte for byte" if basis == "identical" else "in every id, offset and decoded text (same fingerprint)"
             lines.append(f"equals       the pinned {equal_to['family']}, {how}\n")

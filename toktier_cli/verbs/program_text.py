@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from toktier.labels import escaped
+
 SHOWN = 60
 DIGEST_SHOWN = 12
 
@@ -99,7 +101,7 @@ def _short(value: Any) -> str:
     if isinstance(value, list):
         return ", ".join(map(_short, value))
     text = "yes" if value is True else str(value)
-    shown = "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
+    shown = escaped(text[: SHOWN + 1])
     if shown != shown.strip() or not shown:
         shown = f"'{shown}'"
     return shown if len(shown) <= SHOWN else shown[:SHOWN] + "..."
