@@ -5,9 +5,12 @@
     artifacts/verified/ab/abcdef….stored  which file was written from verified bytes; for people, never believed
     artifacts/families/<family>.json      where the family's files came from and when; for people, never believed
     artifacts/locks/                      one lock per blob while it is brought in
+    artifacts/parts/                      downloads that are not whole yet
+    artifacts/quarantine/                 damaged files that a right one has replaced
 
 The shipped pins say which blobs belong to a family, so a cache filled by copying blobs is as good as one filled here.
-Reading writes nothing that matters: a read-only cache works, only without new hints. Not here: pins, sources.
+Reading takes no lock and writes nothing that matters: a read-only cache works, only without new hints. Beside the
+user's cache others of the same layout may be read (`shared_caches`), never written. Not here: pins, sources.
 """
 
 from __future__ import annotations
@@ -18,17 +21,30 @@ import json
 import os
 import stat
 import time
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from toktier.artifacts.pins import PinnedFile
+from toktier.artifacts.quarantine import set_aside
 from toktier.canonical import canonical_json
-from toktier.errors import ArtifactDamaged, ArtifactHashMismatch, EnvironmentFault, ToktierError
-from toktier.labels import shown
+from toktier.config import Settings
+from toktier.errors import ArtifactDamaged, ArtifactHashMismatch, ConfigInvalid, EnvironmentFault, ToktierError
+from toktier.labels import shown, shown_path
 from toktier.program import trust
 from toktier.regular_files import open_regular
-from toktier.storage import FileLock, atomic_write, make_directory, remove_stale_temporaries
+from toktier.storage import (
+    GROUP,
+    PRIVATE,
+    FileLock,
+    Modes,
+    atomic_write,
+    atomic_writer,
+    make_directory,
+    remove_stale_temporaries,
+    require_space,
+)
 
 NOTE_SCHEMA = "toktier.family_note"
 CHUNK = 1 << 20
@@ -37,12 +53,14 @@ MAX_NOTE_BYTES = 1 << 16
 
 @dataclass(frozen=True, slots=True)
 class BlobState:
-    """One look at a blob. `status` is ok, missing or damaged; `sha256` is set where the content is known."""
+    """One look at a blob. `status` is ok, missing or damaged, or present where only the size was compared; `sha256` is
+    set where the content is known, `shared` for a file of a shared cache."""
 
     status: str
     path: Path
     size: int | None = None
     sha256: str | None = None
+    shared: bool = False
 
 
 def hash_file(path: Path) -> tuple[str, int]:
@@ -56,31 +74,92 @@ def hash_file(path: Path) -> tuple[str, int]:
 
 
 class ArtifactCache:
-    """Blobs and notes below `cache_dir`. Nothing is created before something is stored."""
+    """Blobs and notes below `cache_dir`; below `shared` for reading. Nothing is made before something is stored."""
 
-    def __init__(self, cache_dir: Path) -> None:
+    def __init__(
+        self, cache_dir: Path, *, shared: Sequence[Path] = (), modes: Modes = PRIVATE, writable: bool = True
+    ) -> None:
         self.root = cache_dir / "artifacts"
+        self.shared = tuple(path / "artifacts" for path in shared if path != cache_dir)
+        self.modes = modes
+        self.writable = writable
+
+    @classmethod
+    def of(cls, settings: Settings) -> ArtifactCache:
+        """The cache of this run, to read and write. ConfigInvalid on a host that has none."""
+        modes = GROUP if settings.cache_mode == "group" else PRIVATE
+        return cls(settings.require_cache(), shared=settings.shared_caches, modes=modes)
+
+    @classmethod
+    def readable(cls, settings: Settings) -> ArtifactCache | None:
+        """As `of`; on a host without a cache directory the shared caches alone, or None."""
+        if settings.cache_dir is not None:
+            return cls.of(settings)
+        if not settings.shared_caches:
+            return None
+        first, *others = settings.shared_caches
+        return cls(first, shared=others, writable=False)
+
+    def own(self) -> ArtifactCache:
+        """This cache without the shared ones."""
+        return ArtifactCache(self.root.parent, modes=self.modes, writable=self.writable)
 
     def blob_path(self, sha256: str) -> Path:
-        return self.root / "blobs" / "sha256" / sha256[:2] / sha256
+        """Where the blob lies, or would, in the user's own cache."""
+        return _blob(self.root, sha256)
 
     def state(self, file: PinnedFile, *, trust_hint: bool = True) -> BlobState:
         """Whether the blob is there and right. With `trust_hint`, a file that only its owner can write and that did
-        not change since it was last hashed is not hashed again."""
-        path = self.blob_path(file.sha256)
-        if trust_hint:
-            with contextlib.suppress(OSError):
-                status = os.stat(path)
-                hint = self._hint_path(file.sha256)
-                if status.st_size == file.size and trust.trusted_digest(status, hint) == file.sha256:
-                    return BlobState("ok", path, size=status.st_size, sha256=file.sha256)
-        return self._hashed(file, path, write_hint=True)
+        not change since it was last hashed is not hashed again. What is missing in the user's cache is looked for in
+        the shared ones; what is damaged there is not."""
+        return self._first(lambda root: self._checked(file, root, trust_hint))
 
     def inspect(self, file: PinnedFile) -> BlobState:
         """As `state`, always hashed, and nothing written."""
-        return self._hashed(file, self.blob_path(file.sha256), write_hint=False)
+        return self._first(lambda root: self._hashed(file, root, write_hint=False))
 
-    def _hashed(self, file: PinnedFile, path: Path, *, write_hint: bool) -> BlobState:
+    def glance(self, file: PinnedFile) -> BlobState:
+        """As `state`, by size alone: present, damaged or missing."""
+
+        def by_size(root: Path) -> BlobState:
+            path = _blob(root, file.sha256)
+            try:
+                size = path.stat().st_size
+            except OSError:
+                return BlobState("missing", path)
+            return BlobState("present" if size == file.size else "damaged", path, size=size)
+
+        return self._first(by_size)
+
+    def _first(self, look: Callable[[Path], BlobState]) -> BlobState:
+        own = look(self.root)
+        if own.status != "missing":
+            return own
+        damaged = None
+        for root in self.shared:
+            try:
+                state = replace(look(root), shared=True)
+            except EnvironmentFault:
+                continue  # a shared cache that this user may not read is no cache of this user
+            if state.status in ("ok", "present"):
+                return state
+            if state.status == "damaged":
+                damaged = damaged or state
+        return damaged or own
+
+    def _checked(self, file: PinnedFile, root: Path, trust_hint: bool) -> BlobState:
+        path = _blob(root, file.sha256)
+        if trust_hint:
+            with contextlib.suppress(OSError):
+                status = os.stat(path)
+                if status.st_size == file.size:
+                    for hint in {_hint(root, file.sha256), _hint(self.root, file.sha256)}:
+                        if trust.trusted_digest(status, hint) == file.sha256:
+                            return BlobState("ok", path, size=status.st_size, sha256=file.sha256)
+        return self._hashed(file, root, write_hint=self.writable)
+
+    def _hashed(self, file: PinnedFile, root: Path, *, write_hint: bool) -> BlobState:
+        path = _blob(root, file.sha256)
         try:
             status = os.stat(path)
             if not stat.S_ISREG(status.st_mode) or status.st_size != file.size:
@@ -97,9 +176,9 @@ class ArtifactCache:
         if digest != file.sha256 or size != file.size:
             return BlobState("damaged", path, size=size, sha256=digest)
         if write_hint:
-            hint = self._hint_path(file.sha256)
+            hint = _hint(self.root, file.sha256)
             with contextlib.suppress(EnvironmentFault):
-                make_directory(hint.parent)
+                make_directory(hint.parent, self.modes.directory)
                 trust.record_digest(status, digest, hint)
         return BlobState("ok", path, size=size, sha256=digest)
 
@@ -133,7 +212,7 @@ class ArtifactCache:
         """Puts verified bytes under their digest. Gives False when a right blob was there already.
 
         Raises ArtifactHashMismatch for other bytes, EnvironmentFault when the host refuses. The final name never holds
-        anything but the whole content; a damaged blob under it is replaced.
+        anything but the whole content; a damaged blob under it is set aside and replaced.
         """
         digest = hashlib.sha256(data).hexdigest()
         if digest != file.sha256 or len(data) != file.size:
@@ -145,14 +224,48 @@ class ArtifactCache:
         path = self.blob_path(file.sha256)
         if self.state(file).status == "ok":
             return False
-        make_directory(path.parent)
+        self.require_writable()
+        require_space(path, file.size)
+        make_directory(path.parent, self.modes.directory)
         with self.lock(file.sha256):
-            if self.state(file).status == "ok":
+            state = self.state(file)
+            if state.status == "ok":
                 return False
             self._remove_stale_temporaries()
-            atomic_write(path, data)
+            if state.status == "damaged" and not state.shared:
+                self._replace(path, data)
+            else:
+                atomic_write(path, data, self.modes.file)
             self._record_stored(file.sha256)
         return True
+
+    def _replace(self, path: Path, data: bytes) -> None:
+        """Sets aside what lies at `path` once the right bytes are written, so that a full disk leaves it as it was."""
+        with atomic_writer(path, self.modes.file) as stream:
+            stream.write(data)
+            stream.flush()
+            set_aside(path, self.root / "quarantine", self.modes)
+
+    def require_writable(self) -> None:
+        """Raises ConfigInvalid where there is no cache of this user's own, EnvironmentFault for a cache in which any
+        user could replace what was stored. Reading such a cache is safe: what is read is hashed."""
+        if not self.writable:
+            raise ConfigInvalid(
+                "no cache directory of its own: the shared caches are only read",
+                details={"setting": "cache_dir"},
+                remedy="set TOKTIER_HOME to a directory, or give --home DIR",
+            )
+        for directory in (self.root, self.root.parent, self.root.parent.parent):
+            with contextlib.suppress(OSError):
+                mode = directory.stat().st_mode
+                if mode & stat.S_IWOTH and not mode & stat.S_ISVTX:
+                    raise EnvironmentFault(
+                        f"{shown_path(directory)} can be written by every user (mode {stat.S_IMODE(mode):04o}); "
+                        "nothing is stored where others could replace it",
+                        details={"path": str(directory), "mode": f"{stat.S_IMODE(mode):04o}"},
+                        remedy=f"chmod o-w {shown_path(directory)}, or point TOKTIER_HOME elsewhere; "
+                        "users of one group share a cache with `cache_mode = group`",
+                    )
 
     def _remove_stale_temporaries(self) -> None:
         """What killed writers left anywhere here: the same blob may never be written again."""
@@ -165,11 +278,11 @@ class ArtifactCache:
 
     def lock(self, name: str, timeout: float = 60.0) -> FileLock:
         """The lock of one blob or one family. Makes its directory."""
-        directory = make_directory(self.root / "locks")
-        return FileLock(directory / f"{name}.lock", timeout)
+        directory = make_directory(self.root / "locks", self.modes.directory)
+        return FileLock(directory / f"{name}.lock", timeout, mode=self.modes.lock)
 
     def remove(self, file: PinnedFile) -> int:
-        """Removes a blob and its hint; gives the bytes freed."""
+        """Removes a blob and its hint from the user's own cache; gives the bytes freed."""
         path = self.blob_path(file.sha256)
         try:
             size = path.stat().st_size
@@ -182,7 +295,7 @@ class ArtifactCache:
                 details={"path": str(path)},
                 remedy="make the cache writable, or remove it as its owner",
             ) from None
-        for record in (self._hint_path(file.sha256), self._stored_path(file.sha256)):
+        for record in (_hint(self.root, file.sha256), _stored(self.root, file.sha256)):
             with contextlib.suppress(OSError):
                 record.unlink()
         return size
@@ -201,14 +314,20 @@ class ArtifactCache:
             "source": shown(source, 300),
             "stored_at": _rfc3339(time.time()),
         }
+        if not self.writable:
+            return
         with contextlib.suppress(EnvironmentFault):
-            make_directory(self.root / "families")
-            atomic_write(self.root / "families" / f"{family}.json", canonical_json(document) + b"\n")
+            make_directory(self.root / "families", self.modes.directory)
+            path = self.root / "families" / f"{family}.json"
+            atomic_write(path, canonical_json(document) + b"\n", self.modes.file)
 
     def read_note(self, family: str) -> dict[str, Any] | None:
         """The note of a family, or None; a note that cannot be read is as good as none."""
-        document = _read_json(self.root / "families" / f"{family}.json")
-        return document if document is not None and document.get("schema") == NOTE_SCHEMA else None
+        for root in (self.root, *self.shared):
+            document = _read_json(root / "families" / f"{family}.json")
+            if document is not None and document.get("schema") == NOTE_SCHEMA:
+                return document
+        return None
 
     def remove_note(self, family: str) -> None:
         with contextlib.suppress(OSError):
@@ -217,28 +336,37 @@ class ArtifactCache:
     def verified_at(self, sha256: str) -> tuple[str, str] | None:
         """When the blob as it lies there was last known to be right (RFC 3339, UTC), and by what: "hashed", or "stored"
         for bytes that were hashed before they were written and have not been since. None: nothing is recorded."""
-        with contextlib.suppress(OSError):
-            status = os.stat(self.blob_path(sha256))
-            hint, stored = self._hint_path(sha256), self._stored_path(sha256)
-            if trust.trusted_digest(status, hint) == sha256:
-                return _rfc3339(hint.stat().st_mtime), "hashed"
-            if (_read_json(stored) or {}).get("identity") == _identity(status):
-                return _rfc3339(stored.stat().st_mtime), "stored"
+        for root in (self.root, *self.shared):
+            with contextlib.suppress(OSError):
+                status = os.stat(_blob(root, sha256))
+                for hint in (_hint(root, sha256), _hint(self.root, sha256)):
+                    if trust.trusted_digest(status, hint) == sha256:
+                        return _rfc3339(hint.stat().st_mtime), "hashed"
+                stored = _stored(root, sha256)
+                if (_read_json(stored) or {}).get("identity") == _identity(status):
+                    return _rfc3339(stored.stat().st_mtime), "stored"
+                return None
         return None
 
     def _record_stored(self, sha256: str) -> None:
         """Not a hint: those wait until a change would leave a trace. A host that refuses loses only the time."""
-        record = self._stored_path(sha256)
+        record = _stored(self.root, sha256)
         with contextlib.suppress(EnvironmentFault, OSError):
             identity = _identity(os.stat(self.blob_path(sha256)))
-            make_directory(record.parent)
-            atomic_write(record, canonical_json({"identity": identity}))
+            make_directory(record.parent, self.modes.directory)
+            atomic_write(record, canonical_json({"identity": identity}), self.modes.file)
 
-    def _hint_path(self, sha256: str) -> Path:
-        return self.root / "verified" / sha256[:2] / f"{sha256}.json"
 
-    def _stored_path(self, sha256: str) -> Path:
-        return self.root / "verified" / sha256[:2] / f"{sha256}.stored"
+def _blob(root: Path, sha256: str) -> Path:
+    return root / "blobs" / "sha256" / sha256[:2] / sha256
+
+
+def _hint(root: Path, sha256: str) -> Path:
+    return root / "verified" / sha256[:2] / f"{sha256}.json"
+
+
+def _stored(root: Path, sha256: str) -> Path:
+    return root / "verified" / sha256[:2] / f"{sha256}.stored"
 
 
 def _identity(status: os.stat_result) -> list[str]:

@@ -69,7 +69,7 @@ def fetch(
     if family.shipped:
         report.files[TOKENIZER_FILE] = FileReport(family.tokenizer, "shipped", str(shipped_file(family)))
         return report
-    fetcher = _Fetcher(family, pins, ArtifactCache(settings.require_cache()), report, complete, notify or _silent)
+    fetcher = _Fetcher(family, pins, ArtifactCache.of(settings), report, complete, notify or _silent)
     fetcher.look_into_cache()
     if not fetcher.missing():
         return report

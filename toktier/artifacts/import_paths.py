@@ -58,7 +58,7 @@ def import_path(path: Path, settings: Settings, *, pins: Pins | None = None) -> 
     UncertifiedTokenizer for a file that is none of the pins, ArtifactNotFound for a path that holds none.
     """
     pins = pins or shipped_pins()
-    cache = ArtifactCache(settings.require_cache())
+    cache = ArtifactCache.of(settings)
     tally = Tally()
     report = ImportReport(path)
     for found in recognise(candidates(path, tally.passed_over), pins, tally=tally):

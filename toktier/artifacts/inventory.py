@@ -7,7 +7,7 @@ import os
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from toktier.artifacts.cache import ArtifactCache, BlobState
+from toktier.artifacts.cache import ArtifactCache
 from toktier.artifacts.pins import TOKENIZER_FILE, Family, PinnedFile, Pins, shipped_file
 from toktier.errors import ToktierError
 
@@ -20,6 +20,7 @@ class FileState:
     status: str
     path: Path | None = None
     error: ToktierError | None = None
+    shared: bool = False
 
 
 @dataclass(slots=True)
@@ -44,6 +45,11 @@ class FamilyState:
     @property
     def damaged(self) -> list[FileState]:
         return [s for s in self.files if s.status == "damaged"]
+
+    @property
+    def shared(self) -> bool:
+        """Whether its tokenizer.json is that of a shared cache."""
+        return any(s.file.name == TOKENIZER_FILE and s.shared for s in self.files)
 
     @property
     def size(self) -> int:
@@ -80,18 +86,9 @@ def _shipped(family: Family, deep: bool) -> FileState:
 def _file(file: PinnedFile, cache: ArtifactCache | None, deep: bool) -> FileState:
     if cache is None:
         return FileState(file, "missing")
-    state = cache.inspect(file) if deep else _by_size(file, cache)
+    state = cache.inspect(file) if deep else cache.glance(file)
     error = cache.damage(file, state) if state.status == "damaged" else None
-    return FileState(file, state.status, None if state.status == "missing" else state.path, error)
-
-
-def _by_size(file: PinnedFile, cache: ArtifactCache) -> BlobState:
-    path = cache.blob_path(file.sha256)
-    try:
-        size = path.stat().st_size
-    except OSError:
-        return BlobState("missing", path)
-    return BlobState("present" if size == file.size else "damaged", path, size=size)
+    return FileState(file, state.status, None if state.status == "missing" else state.path, error, state.shared)
 
 
 def cached_families(pins: Pins, cache: ArtifactCache | None, *, deep: bool = False) -> list[FamilyState]:

@@ -20,8 +20,7 @@ DIGEST_SHOWN = 12
 
 
 def _cache(invocation: Invocation) -> ArtifactCache | None:
-    directory = options.settings_of(invocation).cache_dir
-    return None if directory is None else ArtifactCache(directory)
+    return ArtifactCache.readable(options.settings_of(invocation))
 
 
 def list_(
@@ -46,6 +45,7 @@ def list_(
         "artifacts_list",
         lambda: {
             "cache_dir": None if cache is None else str(cache.root),
+            "shared_caches": [] if cache is None else [str(root) for root in cache.shared],
             "available": available,
             "families": [_listed(state) for state in states],
         },
@@ -63,6 +63,10 @@ def _presence(state: FamilyState) -> str:
     return "complete" if state.complete else "loadable"
 
 
+def _presence_text(state: FamilyState) -> str:
+    return f"{_presence(state)}, shared" if state.shared else _presence(state)
+
+
 def _listed(state: FamilyState) -> dict[str, Any]:
     return {
         "family": state.family.name,
@@ -76,6 +80,7 @@ def _listed(state: FamilyState) -> dict[str, Any]:
         "verified_at": state.verified_at,
         "verified_by": state.verified_by,
         "source": state.source,
+        "shared": state.shared,
         "published_in": [
             {"kind": p.kind, "package": p.package, "version": p.version} for p in state.family.publications
         ],
@@ -87,7 +92,7 @@ def _list_text(states: list[FamilyState], available: bool) -> str:
         pinned = [
             (
                 s.family.name,
-                _presence(s),
+                _presence_text(s),
                 size(s.family.tokenizer.size),
                 s.family.tokenizer.sha256[:DIGEST_SHOWN],
                 s.family.repo_id or "-",
@@ -97,7 +102,8 @@ def _list_text(states: list[FamilyState], available: bool) -> str:
         ]
         return columns(("FAMILY", "HERE", "SIZE", "SHA-256", "REPOSITORY", "FETCHED FROM"), pinned, right=(2,))
     rows = [
-        (s.family.name, _presence(s), size(s.size), (s.family.revision or "-")[:12], _verified_when(s)) for s in states
+        (s.family.name, _presence_text(s), size(s.size), (s.family.revision or "-")[:12], _verified_when(s))
+        for s in states
     ]
     return columns(("FAMILY", "STATE", "SIZE", "REVISION", "VERIFIED"), rows, right=(2,))
 
@@ -243,9 +249,11 @@ def remove(
     cache = _cache(invocation)
     rows: list[dict[str, Any]] = []
     for family in wanted:
-        state = survey(family, cache, deep=False)
+        state = survey(family, None if cache is None else cache.own(), deep=False)
         if cache is None or family.shipped or all(f.status == "missing" for f in state.files):
             where = "comes with toktier and is not in the cache" if family.shipped else "is not in the cache"
+            if cache is not None and cache.glance(family.tokenizer).shared:
+                where = f"is not in the user's own cache; {cache.glance(family.tokenizer).path} belongs to a shared one"
             raise ArtifactNotFound(
                 f"{family.name} {where}", details={"family": family.name}, remedy="toktier artifacts list"
             )
