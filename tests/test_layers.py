@@ -25,6 +25,7 @@ LAYERS: list[set[str]] = [
     {"toktier.storage", "toktier.config", "toktier.routing.vocabulary", "toktier.decode_stream"},
     {"toktier._native"},
     {"toktier.program"},
+    {"toktier.conversion"},
     {"toktier.artifacts"},
     {"toktier.backends"},
     {"toktier.routing"},
