@@ -17,6 +17,8 @@ TAG_FINGERPRINT = "toktier.fingerprint.v1"
 TAG_COMPILER = "toktier.compiler.v1"
 TAG_TABLE = "toktier.table.v1"
 TAG_PINS = "toktier.pins.v1"
+TAG_BUNDLE = "toktier.bundle.v1"  # the public TokTier's, so that bundles are interchangeable
+TAG_BUNDLE_INDEX = "toktier.bundle-index.v1"
 TAG_SIBLINGS = "toktier.siblings.v1"
 
 
