@@ -115,7 +115,7 @@ def test_resolving_creates_nothing(tmp_path: Path) -> None:
 def test_no_setting_can_change_an_id() -> None:
     # A new setting has to be judged here: policy, waivers and sidecar handling are call arguments only.
     harmless = {"home", "cache_dir", "state_dir", "config_file", "offline", "log_level", "disable_gpu", "diagnostics",
-                "tokenizer", "tokenizer_fallback", "cache_mode", "shared_caches"}  # fmt: skip
+                "tokenizer", "tokenizer_fallback", "cache_mode", "shared_caches", "signature_keys"}  # fmt: skip
     assert set(setting_names()) == harmless
 
 

@@ -43,6 +43,7 @@ class Config:
     tokenizer_fallback: bool | None = None
     cache_mode: str | None = None
     shared_caches: Sequence[str | os.PathLike[str]] | None = None
+    signature_keys: Sequence[str | os.PathLike[str]] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,6 +62,7 @@ class Settings:
     tokenizer_fallback: bool
     cache_mode: str
     shared_caches: tuple[Path, ...]
+    signature_keys: tuple[Path, ...]
     origins: Mapping[str, str]
 
     def require_cache(self) -> Path:
@@ -121,13 +123,13 @@ def _cache_mode(text: str) -> str:
     return text
 
 
-def _directories(text: str) -> tuple[Path, ...]:
-    return tuple(_shared_cache(part) for part in text.split(os.pathsep) if part)
+def _paths(text: str) -> tuple[Path, ...]:
+    return tuple(_absolute_path(part) for part in text.split(os.pathsep) if part)
 
 
-def _shared_cache(text: str) -> Path:
+def _absolute_path(text: str) -> Path:
     if not os.path.isabs(text):
-        raise ValueError("expected absolute paths of cache directories")
+        raise ValueError("expected absolute paths")
     return Path(text)
 
 
@@ -157,7 +159,8 @@ _SETTINGS: tuple[_Setting, ...] = (
     _Setting("tokenizer", "TOKTIER_TOKENIZER", str, _backend_name, "auto"),
     _Setting("tokenizer_fallback", "TOKTIER_TOKENIZER_FALLBACK", bool, _boolean, True),
     _Setting("cache_mode", "TOKTIER_CACHE_MODE", str, _cache_mode, "private"),
-    _Setting("shared_caches", "TOKTIER_SHARED_CACHES", tuple, _directories, ()),
+    _Setting("shared_caches", "TOKTIER_SHARED_CACHES", tuple, _paths, ()),
+    _Setting("signature_keys", "TOKTIER_SIGNATURE_KEYS", tuple, _paths, ()),
 )
 
 
@@ -234,7 +237,7 @@ def _checked(setting: _Setting, value: Any, where: str) -> Any:
             problem = str(error)
     if setting.kind is tuple and isinstance(value, (list, tuple)):
         try:
-            return tuple(_shared_cache(os.fspath(item)) for item in value)
+            return tuple(_absolute_path(os.fspath(item)) for item in value)
         except (TypeError, ValueError) as error:
             problem = str(error) if isinstance(error, ValueError) else problem
     raise ConfigInvalid(

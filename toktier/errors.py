@@ -112,6 +112,20 @@ class BundleInvalid(ToktierError):
     exit_code = ExitCode.INTEGRITY
 
 
+class SignatureMissing(ToktierError):
+    """A signature is required, and the bundle has none."""
+
+    code = "SIGNATURE_MISSING"
+    exit_code = ExitCode.INTEGRITY
+
+
+class SignatureInvalid(ToktierError):
+    """A signature that is not of a required key, or not of this content."""
+
+    code = "SIGNATURE_INVALID"
+    exit_code = ExitCode.INTEGRITY
+
+
 class NotATokenizer(ToktierError):
     """Valid JSON, but not a tokenizer.json."""
 
