@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from toktier import errors
     from toktier._native import Encoding, EncodingBatch
-    from toktier.api import ToktierWarning, from_file, load
+    from toktier.api import ToktierWarning, from_file, from_pretrained, load
     from toktier.config import Config
     from toktier.decode_stream import DecodeStream
     from toktier.errors import ToktierError
@@ -33,6 +33,7 @@ _HOMES = {
     "ToktierWarning": "toktier.api",
     "errors": "toktier.errors",
     "from_file": "toktier.api",
+    "from_pretrained": "toktier.api",
     "load": "toktier.api",
 }
 
@@ -48,6 +49,7 @@ __all__ = [
     "__version__",
     "errors",
     "from_file",
+    "from_pretrained",
     "load",
 ]
 

@@ -1,4 +1,4 @@
-"""load() and from_file(): from a name or a path to a Tokenizer.
+"""load(), from_file() and from_pretrained(): from a name or a path to a Tokenizer.
 
 Settings are resolved once, the file is compiled or its program mapped, the plan decides who serves. Not here: the plan
 (`toktier.routing`), the cache of artifacts (`toktier.artifacts`), compiling (`toktier.program`).
@@ -84,6 +84,33 @@ def from_file(
     return _open(path, settings, request, resolution, shown_path(path), None)
 
 
+def from_pretrained(
+    repo_id: str,
+    revision: str | None = None,
+    *,
+    policy: RoutingPolicy | str = RoutingPolicy.CERTIFIED,
+    tokenizer: BackendId | str | None = None,
+    device: Device | str = Device.AUTO,
+    config: Config | None = None,
+) -> Tokenizer:
+    """The tokenizer of a hub repository: from the hub's cache on this host, the imported artifacts, or the hub.
+
+    `revision`: a branch, a tag, a full or a short commit; None means the audited revision of a repository that the
+    tables name, else main. Other arguments as for `load`. Bytes that no table names and whose fingerprint no family on
+    this host has are served by the reference under policy certified (docs/artifacts.md). Raises ConfigInvalid for what
+    is no repository or revision, ArtifactNotFound (offline), ArtifactHashMismatch (other bytes at an audited commit),
+    SourceUnreachable, UncertifiedTokenizer where the reference may not serve, and what `from_file` raises.
+    """
+    settings = resolve_settings(config)
+    request = _request(settings, policy, tokenizer, device)
+    from toktier.artifacts import pretrained
+
+    found = pretrained.find(repo_id, revision, settings)
+    resolution = pretrained.resolution(found, pretrained.identify(found, settings))
+    name = repo_id if found.revision is None else f"{repo_id}@{found.revision[:12]}"
+    return _open(found.path, settings, request, resolution, name, found.sha256)
+
+
 def _request(
     settings: Settings,
     policy: RoutingPolicy | str,
@@ -112,6 +139,7 @@ def _open(
     """`sha256`: of the file, where the caller has verified it. `quiet`: warnings were given before."""
     native: FastCpuBackend | None = None
     info: ProgramInfo | None = None
+    unidentified = resolution.get("not_admitted_because")
     try:
         program, info = load_or_compile(path, settings.programs_dir, opener=Program, name=name, sha256=sha256)
     except ProgramUnsupported as error:
@@ -124,7 +152,12 @@ def _open(
         ) from error
     else:
         native = FastCpuBackend(program, info.meta)
-        facts = ProgramFacts(info.artifact_sha256, info.fingerprint, decode_by_reference=not native.decodes)
+        facts = ProgramFacts(
+            info.artifact_sha256,
+            info.fingerprint,
+            decode_by_reference=not native.decodes,
+            unidentified=unidentified,
+        )
     decided = plan(probe(), request, facts)
     if decided.refusal is not None:
         raise decided.refusal
@@ -180,7 +213,7 @@ def _program_facts(info: ProgramInfo | None) -> dict[str, Any] | None:
 
 
 def _warn(decided: Plan, info: ProgramInfo | None, name: str) -> None:
-    """At most one warning for a tokenizer and a reason, attributed to the caller of load() or from_file()."""
+    """At most one warning for a tokenizer and a reason, attributed to the caller of load() and its like."""
     gate = decided.involuntary
     if gate is not None and gate.reason is not None:
         text = f"{name}: the reference serves, not {gate.backend.value}: {gate.summary} ({gate.reason.value})"

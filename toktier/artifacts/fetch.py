@@ -166,7 +166,7 @@ class _Fetcher:
         if source in NETWORK_SOURCES:
             if settings.offline:
                 raise SourceUnreachable(
-                    f"{source} is a network source and toktier is offline ({_offline_by(settings)})",
+                    f"{source} is a network source and toktier is offline ({offline_by(settings)})",
                     details={"source": source, "family": self.family.name, "offline": settings.origins["offline"]},
                     remedy=staging_remedy(self.family, settings),
                 )
@@ -257,7 +257,7 @@ def not_found(family: Family, settings: Settings, report: FetchReport) -> Toktie
     details = {"family": family.name, "attempts": [{"source": s, "outcome": o} for s, o in report.attempts]}
     if settings.offline:
         return ArtifactNotFound(
-            f"{family.name} is not on this host, and toktier is offline ({_offline_by(settings)})",
+            f"{family.name} is not on this host, and toktier is offline ({offline_by(settings)})",
             details=details | {"offline": settings.origins["offline"]},
             remedy=staging_remedy(family, settings),
         )
@@ -269,7 +269,7 @@ def not_found(family: Family, settings: Settings, report: FetchReport) -> Toktie
     )
 
 
-def _offline_by(settings: Settings) -> str:
+def offline_by(settings: Settings) -> str:
     """Who closed the network: a variable, a file, or the caller."""
     origin = settings.origins["offline"]
     return "by --offline or Config(offline=True)" if origin == "argument" else f"by {origin}"

@@ -50,12 +50,15 @@ class Request:
 
 @dataclass(frozen=True)
 class ProgramFacts:
-    """What compiling gave. `unsupported`: path, component and message of the refusal when it did not compile."""
+    """What compiling gave. `unsupported`: path, component and message of the refusal when it did not compile.
+    `unidentified`: why bytes that were asked for by a repository's name are not known to be a tokenizer of the tables;
+    None for what is known, and for files that nobody named."""
 
     artifact_sha256: str
     fingerprint: str | None = None
     unsupported: tuple[str, str, str] | None = None
     decode_by_reference: bool = False
+    unidentified: str | None = None
 
 
 @dataclass(frozen=True)
@@ -194,7 +197,7 @@ def _gates(facts: ProbeFacts, request: Request, program: ProgramFacts, admission
             yield from _gpu_gates(facts, request)
         yield _program_gate(backend, program)
         yield _version_gate(backend, facts, request)
-        yield _registry_gate(backend, request, admission)
+        yield _registry_gate(backend, request, program, admission)
     installed = facts.reference_version is not None
     yield Gate(
         BackendId.HF,
@@ -249,9 +252,11 @@ def _version_gate(backend: BackendId, facts: ProbeFacts, request: Request) -> Ga
     return Gate(backend, name, f"tokenizers {seen}, certified: {certified}", Reason.ORACLE_MISMATCH, waived)
 
 
-def _registry_gate(backend: BackendId, request: Request, admission: Admission) -> Gate:
+def _registry_gate(backend: BackendId, request: Request, program: ProgramFacts, admission: Admission) -> Gate:
     status = admission.status(backend)
     admitted = status in POLICIES[request.policy].statuses
+    if program.unidentified is not None and not admitted:
+        return Gate(backend, "registry", program.unidentified, Reason.UNCERTIFIED_ARTIFACT)
     if admission.registry is None and backend in ADMITTED_WITHOUT_REGISTRY:
         return Gate(backend, "registry", REGISTRY_ABSENT)
     text = f"status {status.value}, policy {request.policy.value}"
