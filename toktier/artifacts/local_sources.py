@@ -120,7 +120,7 @@ def hub_cache(
     if root is None or family.repo_id is None or family.revision is None:
         return
     folder = "models--" + family.repo_id.replace("/", "--")
-    for file in family.files.values():
+    for file in {**family.inputs, **family.files}.values():
         if file.sha256 in wanted:
             path = root / folder / "snapshots" / family.revision / file.name
             yield from recognise(_single(path, f"hub cache, {shown_path(path)}"), pins, wanted=wanted)

@@ -51,19 +51,24 @@ class Publication:
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """What is pinned under one name. `shipped`: its tokenizer.json comes with this package."""
+    """What is pinned under one name. `shipped`: its tokenizer.json comes with this package. `inputs`: the published
+    files that it is derived from, by name, where no repository holds it (toktier.conversion)."""
 
     name: str
     repo_id: str | None
     revision: str | None
     shipped: bool
-    derived: bool
     files: Mapping[str, PinnedFile]
+    inputs: Mapping[str, PinnedFile]
     publications: tuple[Publication, ...]
 
     @property
     def tokenizer(self) -> PinnedFile:
         return self.files[TOKENIZER_FILE]
+
+    @property
+    def derived(self) -> bool:
+        return bool(self.inputs)
 
     @property
     def alias(self) -> str:
@@ -94,7 +99,7 @@ class Pins:
         self.root_digest = root_digest
         self._by_digest: dict[str, list[PinnedFile]] = {}
         for family in self.families.values():
-            for file in family.files.values():
+            for file in {**family.inputs, **family.files}.values():
                 self._by_digest.setdefault(file.sha256, []).append(file)
         self.sizes = frozenset(file.size for files in self._by_digest.values() for file in files)
 
@@ -169,13 +174,19 @@ def _family(name: str, entry: Mapping[str, Any]) -> Family:
     }
     if TOKENIZER_FILE not in files:
         raise ValueError(f"family {name} pins no {TOKENIZER_FILE}")
+    inputs = {
+        pin["name"]: PinnedFile(name, pin["name"], str(pin["sha256"]), int(pin["size"]))
+        for pin in entry.get("converted_from", ())
+    }
+    if any(files.get(input_name, pin) != pin for input_name, pin in inputs.items()):
+        raise ValueError(f"family {name} pins a file and an input of one name and other content")
     return Family(
         name=name,
         repo_id=entry.get("repo_id"),
         revision=entry.get("revision"),
         shipped=bool(entry.get("shipped", False)),
-        derived="converted_from" in entry,
         files=files,
+        inputs=inputs,
         publications=tuple(
             Publication(p["kind"], p["package"], p["version"], p["path"]) for p in entry.get("also_published_in", ())
         ),
