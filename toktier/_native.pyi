@@ -17,6 +17,13 @@ class ProgramError(ValueError):
     where: str
     what: str
 
+def text_of(text: _Text, item: int = -1) -> str:
+    """`text` as the engine takes it, as a str that is valid Unicode. Raises InvalidText with the position (code point
+    of a str, byte of others) and the item of a batch; TypeError for what is no text."""
+
+def ids_of(ids: Iterable[int] | _Buffer) -> list[int]:
+    """`ids` as the engine takes them. Raises InvalidToken (`details["index"]`) and TypeError."""
+
 @final
 class Program:
     """A program file, checked and ready, for any number of threads. Holds the buffer's export as long as it lives."""
@@ -31,6 +38,13 @@ class Program:
 
         By the token automaton, or by the two canonical automata (`two_pass`), which is its oracle. Without normalizer
         and added tokens.
+        """
+    def cuts(self, text: _Text, continued: bool = False) -> tuple[list[int], bytes]:
+        """Where a text may be cut, in bytes of its UTF-8, without both ends, and the `layout.CutKind` of each: the ids of
+        the parts are the ids of the whole, and so are the offsets before the post-processor. `continued`: where that
+        holds when the first segment of every later part gets neither the prefix space nor what Prepend puts in front.
+
+        More text on either side adds cuts and takes none away. InvalidText as `EncoderBase.encode`.
         """
     def decode(self, ids: Iterable[int] | _Buffer, skip_special_tokens: bool = True) -> str:
         """Text of ids. InvalidToken for what is no integer from 0 to 2**32 - 1; ids without a token are passed over."""

@@ -11,7 +11,7 @@ from array import array
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
-from toktier._native import EncoderBase, Encoding
+from toktier._native import EncoderBase, Encoding, ids_of, text_of
 from toktier.decode_stream import DecodeStream, checked_id
 from toktier.errors import ConfigInvalid, InvalidToken, UnsupportedConfig
 from toktier.routing import explain as explained
@@ -123,7 +123,7 @@ class Tokenizer(EncoderBase):
             ids.extend(part)
             offsets.extend((base + start, base + end) for start, end in part.offsets)
             tokens.extend(part.tokens)
-            base += len(text) if isinstance(text, str) else len(bytes(text).decode("utf-8"))
+            base += len(text_of(text))
         return Encoding.from_ids(ids, offsets=offsets, tokens=tokens, backend=self._serving.id.value)
 
     # decode
@@ -166,7 +166,7 @@ class Tokenizer(EncoderBase):
                 known.add(token_id)
             return token_id in specials
 
-        return DecodeStream(decode, is_silent, tail, prompt)
+        return DecodeStream(decode, is_silent, tail, ids_of(prompt))
 
     @property
     def _native_decodes(self) -> bool:
@@ -185,7 +185,7 @@ class Tokenizer(EncoderBase):
         reason = Reason.DECODE_REFERENCE if self._serving is self._native else self._fallback
 
         def decode(ids: Iterable[int]) -> str:
-            text = self._reference.decode(_id_list(ids), skip_special_tokens)
+            text = self._reference.decode(ids_of(ids), skip_special_tokens)
             self._counters.decoded(BackendId.HF, reason)
             return text
 
@@ -240,17 +240,3 @@ class Tokenizer(EncoderBase):
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Tokenizer:
         return self
-
-
-def _id_list(ids: Iterable[int]) -> list[int]:
-    """`ids` as a list of int. Raises InvalidToken naming the place of the first that is no id."""
-    if not isinstance(ids, Iterable) or isinstance(ids, str):
-        raise TypeError(f"expected token ids, not {type(ids).__name__}")
-    checked: list[int] = []
-    for position, value in enumerate(ids):
-        try:
-            checked.append(checked_id(value))
-        except InvalidToken as error:
-            error.details["index"] = position
-            raise
-    return checked

@@ -31,7 +31,7 @@ int take_buffer(PyObject* object, std::vector<std::uint32_t>& out) {
 }  // namespace
 
 bool take_id(PyObject* object, Py_ssize_t index, std::uint32_t& out) {
-  const Ref number(PyNumber_Index(object));
+  const Ref number(PyBool_Check(object) ? nullptr : PyNumber_Index(object));  // a flag is no id
   if (number) {
     int overflow = 0;
     const long long value = PyLong_AsLongLongAndOverflow(number.get(), &overflow);
@@ -39,7 +39,7 @@ bool take_id(PyObject* object, Py_ssize_t index, std::uint32_t& out) {
       out = std::uint32_t(value);
       return true;
     }
-  } else if (!PyErr_ExceptionMatches(PyExc_TypeError)) {
+  } else if (PyErr_Occurred() != nullptr && !PyErr_ExceptionMatches(PyExc_TypeError)) {
     return false;
   }
   set_invalid_token(object, index);
@@ -52,6 +52,10 @@ bool take_ids(PyObject* object, std::vector<std::uint32_t>& out) {
   if (PyUnicode_Check(object) || PyBytes_Check(object) || PyByteArray_Check(object)) {
     PyErr_Format(PyExc_TypeError, "expected integers, not %.100s; raw ids are memoryview(...).cast(\"I\")",
                  Py_TYPE(object)->tp_name);
+    return false;
+  }
+  if (Py_TYPE(object)->tp_iter == nullptr && !PySequence_Check(object)) {
+    PyErr_Format(PyExc_TypeError, "expected integers, not %.100s", Py_TYPE(object)->tp_name);
     return false;
   }
   const Ref sequence(PySequence_Tuple(object));  // a snapshot: __index__ of an item may run any code

@@ -57,11 +57,18 @@ char* transcode(const Unit* units, std::size_t n, char* out, std::size_t& at) {
   return out;
 }
 
+// Items are bytes: formats B, b and c, and none, which means B.
+bool holds_bytes(const Py_buffer& view) {
+  const char* format = view.format == nullptr ? "B" : view.format;
+  if (*format != '\0' && std::strchr("@=<>!", *format) != nullptr) ++format;
+  return view.itemsize == 1 && *format != '\0' && std::strchr("Bbc", *format) != nullptr && format[1] == '\0';
+}
+
 Ref copied_bytes(PyObject* object, Py_ssize_t item) {
   Py_buffer view;
   if (PyObject_GetBuffer(object, &view, PyBUF_FULL_RO) != 0) return Ref();
   Ref bytes;
-  if (view.itemsize != 1)
+  if (!holds_bytes(view))
     set_not_a_text(object, item);
   else
     bytes = Ref(PyBytes_FromStringAndSize(nullptr, view.len));

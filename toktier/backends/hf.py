@@ -14,17 +14,16 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from toktier import storage
-from toktier._native import Encoding, EncodingBatch
+from toktier._native import Encoding, EncodingBatch, text_of
 from toktier.backends.text import Text
 from toktier.errors import (
     ArtifactHashMismatch,
     ArtifactNotFound,
     BackendExecutionFault,
     BackendUnavailable,
-    InvalidText,
     NotATokenizer,
     ToktierError,
     UnsupportedConfig,
@@ -124,7 +123,7 @@ class HfBackend:
     ) -> EncodingBatch:
         """`workers` is left to the reference, which has one pool for the process."""
         if isinstance(texts, (str, bytes, bytearray)):
-            raise TypeError(f"expected an iterable of texts, not one {type(texts).__name__}")
+            raise TypeError(f"expected several texts, not one {type(texts).__name__}")
         reference = self.load(plain)
         rows = [checked_text(text, item) for item, text in enumerate(texts)]
         with self._encoding_with(reference):
@@ -177,31 +176,9 @@ class HfBackend:
 
 
 def checked_text(text: Text, item: int | None = None) -> str:
-    """`text` as a str that is valid Unicode. Raises InvalidText with the position (code point of a str, byte of bytes),
-    and the item of a batch; TypeError for what is no text."""
-    where = "" if item is None else f", item {item}"
-    details: dict[str, Any] = {} if item is None else {"item": item}
-    if isinstance(text, str):
-        if not text.isascii():
-            try:
-                text.encode("utf-8")
-            except UnicodeEncodeError as error:
-                raise InvalidText(
-                    f"lone surrogate at position {error.start}{where}",
-                    details={"position": error.start, **details},
-                    remedy="remove or replace the surrogate",
-                ) from None
-        return text
-    if isinstance(text, (bytes, bytearray, memoryview)):
-        try:
-            return bytes(text).decode("utf-8")
-        except UnicodeDecodeError as error:
-            raise InvalidText(
-                f"malformed UTF-8 at byte {error.start}{where}",
-                details={"position": error.start, **details},
-                remedy="pass UTF-8, or decode the bytes first",
-            ) from None
-    raise TypeError(f"expected str or bytes, not {type(text).__name__}{where}")
+    """`text` as a str that is valid Unicode, by the rules of the native engine. Raises InvalidText with the position
+    (code point of a str, byte of others), and the item of a batch; TypeError for what is no text."""
+    return text_of(text, -1 if item is None else item)
 
 
 def _encoding(encoding: tokenizers.Encoding) -> Encoding:
