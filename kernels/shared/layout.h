@@ -4,7 +4,7 @@
 #pragma once
 #include "target.h"
 
-constexpr tt_u32 TT_FORMAT_VERSION = 1;
+constexpr tt_u32 TT_FORMAT_VERSION = 2;
 constexpr tt_u32 TT_HEADER_SIZE = 128;
 constexpr tt_u32 TT_ENTRY_SIZE = 32;
 constexpr tt_u32 TT_ALIGNMENT = 64;
@@ -18,6 +18,7 @@ constexpr tt_u32 TT_TRIE_STAGE1 = 0x110000u >> TT_TRIE_SHIFT;
 #define TT_SECTIONS(X)                                                                                               \
   X(CONF, 4) X(META, 1)                                                                                              \
   X(CLS1, 2) X(CLS2, 1) X(LEFT, 1) X(RGHT, 1) X(BMAT, 1) X(TRAN, 2) X(TACT, 1) X(TEOF, 1) X(CUT2, 1) X(CUT3, 1)      \
+  X(CUTI, 1) X(GPAR, 1) X(GBYT, 1) X(GCP1, 2) X(GCP2, 1) X(GIMG, 4)                                                  \
   X(CHR1, 2) X(CHR2, 1)                                                                                              \
   X(NOPS, 4) X(NSTR, 1) X(NQC1, 2) X(NQC2, 1) X(NCCC, 4) X(NDEC, 4) X(NDCP, 4) X(NCMP, 4) X(NLOW, 4) X(NLCP, 4)      \
   X(A0NF, 4) X(A0EB, 1) X(A0EC, 4) X(A0NT, 4) X(A1NF, 4) X(A1EB, 1) X(A1EC, 4) X(A1NT, 4) X(ATOK, 4) X(ASTR, 1)      \
@@ -89,6 +90,33 @@ enum TtAddedFlag : tt_u32 {
   TT_ADDED_RSTRIP = 4,
   TT_ADDED_NORMALIZED = 8,
   TT_ADDED_SPECIAL = 16
+};
+
+enum TtEdge : tt_u32 {  // GBYT
+  TT_EDGE_ENDS = 1,
+  TT_EDGE_BEGINS = 2,
+  TT_EDGE_ENDS_WORD = 4,
+  TT_EDGE_BEGINS_WORD = 8,
+  TT_EDGE_RSTRIP = 16,
+  TT_EDGE_LSTRIP = 32
+};
+constexpr tt_u32 TT_ALL_EDGES = 2 * TT_EDGE_LSTRIP - 1;
+
+enum TtGuard : tt_u32 {  // GCP2
+  TT_GUARD_OPAQUE = 1,
+  TT_GUARD_IMAGE = 2,
+  TT_GUARD_NOT_BEFORE = 4,
+  TT_GUARD_NOT_AFTER = 8,
+  TT_GUARD_PREFIX = 16
+};
+constexpr tt_u32 TT_ALL_GUARDS = 2 * TT_GUARD_PREFIX - 1;
+
+enum TtCutKind : tt_u32 {  // what makes a position a cut
+  TT_CUT_NONE = 0,
+  TT_CUT_PAIR = 1,
+  TT_CUT_LEFT_TRIPLE = 2,
+  TT_CUT_RIGHT_TRIPLE = 3,
+  TT_CUT_JOIN = 4
 };
 
 enum TtNormalizerOp : tt_u32 {

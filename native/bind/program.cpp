@@ -6,6 +6,7 @@
 #include "bind/errors.h"
 #include "bind/ids.h"
 #include "bind/text.h"
+#include "engine/cuts.h"
 
 namespace nb = nanobind;
 
@@ -62,6 +63,28 @@ nb::tuple split_text(const ProgramOwner& owner, nb::handle text, bool two_pass) 
   nb::list flags;
   for (const std::uint8_t d : dropped) flags.append(nb::bool_(d != 0));
   return nb::make_tuple(nb::steal(list_of_ids(boundaries.data(), Py_ssize_t(boundaries.size()))), flags);
+}
+
+nb::tuple cuts_of(const ProgramOwner& owner, nb::handle text, bool continued) {
+  const Ref taken = take_text(text.ptr());
+  if (!taken) throw nb::python_error();
+  TextBuffer buffer;
+  std::string_view utf8;
+  TextFault fault{};
+  std::vector<std::uint32_t> positions;
+  std::string kinds;
+  bool valid;
+  {
+    WithoutGil released(text_weight(taken.get()) >= kReleaseGilFrom);
+    valid = utf8_of(taken.get(), buffer, utf8, fault);
+    if (valid) list_cuts(owner.program(), utf8, continued, positions, kinds);
+  }
+  if (!valid) {
+    set_invalid_text(fault);
+    throw nb::python_error();
+  }
+  return nb::make_tuple(nb::steal(list_of_ids(positions.data(), Py_ssize_t(positions.size()))),
+                        nb::bytes(kinds.data(), kinds.size()));
 }
 
 nb::object decode_ids(const ProgramOwner& owner, nb::handle ids, bool skip_special_tokens) {
@@ -164,6 +187,7 @@ void register_program(nb::module_& m) {
       nb::class_<ProgramOwner>(m, "Program", nb::is_final())
           .def(nb::init<nb::handle>(), nb::arg("buffer").none())
           .def("split", &split_text, nb::arg("text").none(), nb::arg("two_pass") = false)
+          .def("cuts", &cuts_of, nb::arg("text").none(), nb::arg("continued") = false)
           .def("decode", &decode_ids, nb::arg("ids").none(), nb::arg("skip_special_tokens") = true)
           .def("id_to_token", &token_of, nb::arg("id").none())
           .def("token_to_id", &id_of, nb::arg("token"))

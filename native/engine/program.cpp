@@ -15,6 +15,7 @@ namespace {
 // What an absent table reads as: tries whose every value is 0, hash tables with one empty slot.
 const std::uint16_t zero_stage1[TT_TRIE_STAGE1] = {};
 const std::uint8_t zero_stage2[TT_TRIE_BLOCK] = {};
+const std::uint8_t zero_bytes[8192] = {};  // GPAR and GBYT
 const std::uint32_t empty_slots[4] = {TT_NONE, TT_NONE, TT_NONE, TT_NONE};
 
 constexpr std::uint32_t most_filter_bits = 20;       // log2: 128 KiB
@@ -32,6 +33,7 @@ class Opener {
     added_tokens();
     normalizer();
     model();
+    cuts();
     after();
     decoder();
   }
@@ -111,8 +113,9 @@ class Opener {
     b.left = table(TT_SECTION_LEFT, b.n_left * n, b.n_left);
     b.right = table(TT_SECTION_RGHT, b.n_right * n, b.n_right);
     b.matrix = table(TT_SECTION_BMAT, std::uint64_t{b.n_left} * b.n_right, 3);
-    if (s_.has(TT_SECTION_CUT2)) table(TT_SECTION_CUT2, n * n, 2);
-    if (s_.has(TT_SECTION_CUT3)) table(TT_SECTION_CUT3, 2 * n * n * n, 2);
+    if (s_.has(TT_SECTION_CUT2)) p_.cuts.pair = table(TT_SECTION_CUT2, n * n, 2);
+    if (s_.has(TT_SECTION_CUT3)) p_.cuts.triple = table(TT_SECTION_CUT3, 2 * n * n * n, 2);
+    if (s_.has(TT_SECTION_CUTI)) p_.cuts.inner = table(TT_SECTION_CUTI, n * n, 2);
     if (b.n_token == 0) return;
 
     const auto next = s_.get<std::uint16_t>(TT_SECTION_TRAN);
@@ -310,6 +313,40 @@ class Opener {
       p_.pair_filter[bit >> 6] |= std::uint64_t{1} << (bit & 63);
     }
     p_.pairs = {pairs.data, static_cast<std::uint32_t>(capacity - 1), p_.pair_filter.data(), shift};
+  }
+
+  void cuts() {
+    TtCuts& c = p_.cuts;
+    const bool tokens = !p_.added.empty();
+    const auto pairs = s_.get<std::uint8_t>(TT_SECTION_GPAR), edges = s_.get<std::uint8_t>(TT_SECTION_GBYT);
+    require(pairs.size == (tokens ? 8192 : 0), "GPAR", "it has the wrong length");
+    require(edges.size == (tokens ? 256 : 0), "GBYT", "it has the wrong length");
+    check_below("GBYT", edges, TT_ALL_EDGES + 1);
+    c.token_pairs = tokens ? pairs.data : zero_bytes;
+    c.token_edges = tokens ? edges.data : zero_bytes;
+    std::uint32_t all = 0;
+    for (std::uint64_t i = 0; i < edges.size; ++i) all |= edges[i];
+    c.has_lstrip = (all & TT_EDGE_LSTRIP) != 0;
+    c.has_rstrip = (all & TT_EDGE_RSTRIP) != 0;
+    require((p_.normalizer.empty() && !p_.flag(TT_FLAG_ADD_PREFIX_SPACE)) || s_.has(TT_SECTION_GCP1), "GCP1",
+            "the normalizer or the prefix space has no guards");
+    c.guard = byte_trie(TT_SECTION_GCP1, TT_SECTION_GCP2, TT_ALL_GUARDS + 1);
+    c.chars = p_.chars;
+    const auto images = s_.get<std::uint32_t>(TT_SECTION_GIMG);
+    check_ascending("GIMG", images, 2, 1);
+    check_scalars("GIMG", images, 2, 2);
+    c.images = images.data;
+    c.n_images = images.size / 2;
+    for (const NormalizerOp& op : p_.normalizer) {
+      if (op.kind <= TT_NORMALIZER_NFKD) c.has_form = true;
+      // White space that is stripped away leaves its neighbour at the start of the segment, where no triple was looked at.
+      if (op.kind == TT_NORMALIZER_STRIP) c.triple = nullptr;
+    }
+    // A part of a piece may be an entry that is taken whole and that merges do not make.
+    c.join = p_.flag(TT_FLAG_IGNORE_MERGES) ? std::uint32_t{TT_JOIN_NONE} : p_.conf[TT_CONF_JOIN_KIND];
+    c.join_bytes = p_.join_bytes;
+    c.symbol = p_.char_symbol;
+    c.join_symbols = p_.join_symbols;
   }
 
   void after() {

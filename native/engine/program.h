@@ -7,6 +7,7 @@
 #include "engine.h"
 #include "shared/bpe.h"
 #include "shared/boundary.h"
+#include "shared/cuts.h"
 #include "shared/layout.h"
 #include "shared/trie.h"
 #include "shared/utf8.h"
@@ -99,6 +100,8 @@ struct Program {
   const std::uint8_t* join_bytes = nullptr;
   TtJoinTable join_symbols{};
   std::vector<std::uint64_t> join_ascii;   // join_kind 2: bit a * 128 + b, or both without symbol
+
+  TtCuts cuts{};
 
   // After the model.
   Array<std::uint32_t> before, after;  // special tokens of the template

@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/cuts.h"
 #include "engine/engine.h"
 #include "engine/lossy_utf8.h"
 #include "shared/layout.h"
@@ -68,6 +69,18 @@ void exercise(const std::shared_ptr<const Program>& program, const std::string& 
       promise(position > before && position < text.size(), "boundaries ascend inside the text");
       before = position;
     }
+  }
+  for (const bool continued : {false, true}) {
+    std::string kinds;
+    list_cuts(*program, text, continued, boundaries, kinds);
+    promise(kinds.size() == boundaries.size(), "one kind for each cut");
+    std::size_t at = 0;
+    for (const std::uint32_t position : boundaries) {
+      promise(next_cut(*program, text, at, continued) == position, "next_cut() finds the cuts in order");
+      promise(position >= at && position < text.size() && (text[position] & 0xC0) != 0x80, "cuts lie between characters");
+      at = position + 1;
+    }
+    promise(next_cut(*program, text, at, continued) == text.size(), "the end comes after the last cut");
   }
   for (std::uint32_t id = 0; id < std::min(facts.n_ids, 300u); ++id)
     if (const auto token = token_string(*program, id)) {

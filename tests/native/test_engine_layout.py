@@ -30,6 +30,9 @@ def test_sections() -> None:
         ("TT_NORMALIZER_", layout.NormalizerOp.__members__),
         ("TT_DECODER_", layout.DecoderOp.__members__),
         ("TT_JOIN_", layout.Join.__members__),
+        ("TT_EDGE_", layout.Edge.__members__),
+        ("TT_GUARD_", layout.Guard.__members__),
+        ("TT_CUT_", layout.CutKind.__members__),
     ],
 )
 def test_values(prefix: str, values: dict[str, enum.IntEnum | int]) -> None:

@@ -64,7 +64,10 @@ def counterexample(tables: BoundaryTables, u: tuple[int, ...], v: tuple[int, ...
     return right_half_differs(tables, u, v) or left_half_differs(tables, u, v)
 
 
-def right_half_differs(tables: BoundaryTables, u: tuple[int, ...], v: tuple[int, ...]) -> tuple[bytes, bytes] | None:
+def right_half_differs(
+    tables: BoundaryTables, u: tuple[int, ...], v: tuple[int, ...], *, at_bar: bool = True
+) -> tuple[bytes, bytes] | None:
+    """`at_bar`: what comes out at the bar itself counts."""
     lefts, rights, matrix = left_rows(tables), right_rows(tables), matrix_rows(tables)
     behind = right_access(tables)
     queue: deque[tuple[int, int, bytes, bytes]] = deque()  # left states whole and alone, x, what was read of v·y
@@ -84,7 +87,7 @@ def right_half_differs(tables: BoundaryTables, u: tuple[int, ...], v: tuple[int,
                 ahead = bytes((c, *v[len(read) + 1 :])) + rest  # the whole rest of the text
                 for d in reversed(ahead[: len(ahead) - len(rest)]):
                     r = rights[r][d]
-                if matrix[whole][r] != matrix[alone][r]:
+                if (at_bar or read) and matrix[whole][r] != matrix[alone][r]:
                     return x, (read + ahead)[len(v) :]
             queue.append((lefts[whole][c], lefts[alone][c], x, read + bytes((c,))))
     return None
@@ -172,6 +175,28 @@ def test_cuts_are_exact_on_random_machines() -> None:
     assert refused > 500
 
 
+def test_inner_cuts_are_exact_on_random_machines() -> None:
+    """All but the bar itself comes out as it does for the two halves alone."""
+    rng, cut_count, refused = random.Random(3), 0, 0
+    for _ in range(250):
+        tables = random_tables(rng)
+        tables = dataclasses.replace(tables, matrix=bytes(value & 1 for value in tables.matrix))
+        cuts = static_cuts(tables)
+        for a, b in itertools.product(range(tables.n_class), repeat=2):
+            found = right_half_differs(tables, (a,), (b,), at_bar=False) or left_half_differs(tables, (a,), (b,))
+            assert (found is None) == bool(cuts.inner[a * tables.n_class + b]), (tables, a, b, found)
+            cut_count += found is None
+            refused += found is not None
+        assert all(x <= y for x, y in zip(cuts.pair, cuts.inner, strict=True))
+    assert cut_count > 300
+    assert refused > 300
+
+
+def test_no_inner_cuts_where_pieces_may_be_dropped() -> None:
+    tables = BoundaryTables(1, 1, 1, bytes(1), bytes(1), b"\2", 0, 0, (), (97,))
+    assert static_cuts(tables).inner == b""
+
+
 @parametrize_cases()
 def test_triples_contain_the_pairs(case: SplitCase) -> None:
     n, cuts = case.tables.n_class, static_cuts(case.tables)
@@ -183,7 +208,7 @@ def test_triples_contain_the_pairs(case: SplitCase) -> None:
 def test_many_classes_have_pairs_only() -> None:
     n = MAX_TRIPLE_CLASSES + 1
     tables = BoundaryTables(n, 1, 1, bytes(n), bytes(n), b"\1", 0, 0, (), tuple(range(n)))
-    assert static_cuts(tables) == Cuts(bytes([1] * n * n), b"", b"")
+    assert static_cuts(tables) == Cuts(bytes([1] * n * n), b"", b"", bytes([1] * n * n))
     fewer = dataclasses.replace(tables, n_class=n - 1, left=bytes(n - 1), right=bytes(n - 1))
     assert len(static_cuts(fewer).left_triple) == (n - 1) ** 3
 

@@ -57,7 +57,12 @@ def test_conf() -> None:
 
 @pytest.mark.parametrize(
     ("kind", "tag", "start"),
-    [(layout.TokenFlag, "TFLG", r"1 exists"), (layout.AddedFlag, "ATOK", r"1 single_word")],
+    [
+        (layout.TokenFlag, "TFLG", r"1 exists"),
+        (layout.AddedFlag, "ATOK", r"1 single_word"),
+        (layout.Edge, "GBYT", r"1 ends"),
+        (layout.Guard, "GCP2", r"1 opaque"),
+    ],
 )
 def test_flags(kind: type[enum.IntFlag], tag: str, start: str) -> None:
     content = next(content for tags, _, content in rows("Sections") if f"`{tag}`" in tags)

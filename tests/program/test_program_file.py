@@ -14,7 +14,7 @@ from tests.support import tokenizer_maker as maker
 from toktier.errors import ExitCode, ProgramCorrupt
 from toktier.program.compile import compile_tokenizer
 from toktier.program.file import read_program, write_program
-from toktier.program.layout import ALIGNMENT, HEADER_SIZE, SECTIONS
+from toktier.program.layout import ALIGNMENT, FORMAT_VERSION, HEADER_SIZE, SECTIONS
 from toktier.program.meta import read_meta
 
 ARTIFACT, FINGERPRINT = "ab" * 32, "cd" * 32
@@ -70,7 +70,7 @@ def test_every_flipped_bit_is_refused(image: bytes) -> None:
 
 FORGERIES = {
     "another magic": (0, b"X"),
-    "another version": (8, struct.pack("<I", 2)),
+    "another version": (8, struct.pack("<I", FORMAT_VERSION + 1)),
     "no sections": (12, struct.pack("<I", 0)),
     "too many sections": (12, struct.pack("<I", 65)),
     "another size": (16, struct.pack("<Q", 5)),

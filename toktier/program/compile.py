@@ -17,6 +17,7 @@ from toktier.program.byte_trie import little_endian
 from toktier.program.code_point_sets import marks
 from toktier.program.code_point_trie import build_trie
 from toktier.program.compiler_identity import compiler_digest
+from toktier.program.cut_guards import cut_guard_sections
 from toktier.program.cuts import Cuts, static_cuts
 from toktier.program.decoder import Decoder, decoder_sections
 from toktier.program.file import write_program
@@ -61,6 +62,7 @@ def compile_spec(spec: TokenizerSpec) -> bytes:
         **bpe.sections,
         **normalizer_sections(spec.normalizer),
         **added_token_sections(spec.added_tokens),
+        **cut_guard_sections(spec.normalizer, spec.pre_tokenizer.prefix_space, spec.added_tokens),
         **_character_sections(),
         **decoder_sections(spec.decoder),
         "POST": _post_section(spec.post_processor),
@@ -116,7 +118,7 @@ def _boundary_sections(
         conf[Conf.N_TOKEN], conf[Conf.TOKEN_START] = automaton.n_state, automaton.start
         sections |= {"TRAN": automaton.next, "TACT": automaton.actions, "TEOF": automaton.eof}
     if cuts is not None:
-        sections |= {"CUT2": cuts.pair, "CUT3": cuts.left_triple + cuts.right_triple}
+        sections |= {"CUT2": cuts.pair, "CUT3": cuts.left_triple + cuts.right_triple, "CUTI": cuts.inner}
     return sections
 
 

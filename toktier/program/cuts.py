@@ -13,7 +13,12 @@ positions inside u and v. So nothing is searched, and the answer is exact: a ref
 
 `renewal_fault` is for the laws of the tests and for the certification of a tokenizer; compiling does not call it.
 
-Not here: cuts of normalization, added tokens and vocabularies, which must hold as well.
+`inner` holds the pairs for which all of this is true but the first: a piece may go on across the bar. There a cut needs
+in addition that no merge joins the two characters. It is empty where pieces may be dropped: the two parts of one piece
+would have to be dropped or kept alike.
+
+Not here: cuts of normalization, added tokens and vocabularies, which must hold as well (`cut_guards.py`); the rule that
+puts all of them together (`text_cuts.py`, kernels/shared/cuts.h).
 """
 
 from __future__ import annotations
@@ -24,6 +29,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from toktier.program.canonical_tables import DROPPED
 from toktier.program.equivalence import (
     left_access,
     left_blocks,
@@ -47,12 +53,13 @@ MAX_TRIPLE_CLASSES = 64
 class Cuts:
     """One byte a context, 1 where it is a cut. With n classes: `pair[a*n + b]` for (a|b),
     `left_triple[(a*n + b)*n + c]` for (ab|c), `right_triple[(a*n + b)*n + c]` for (a|bc). A triple
-    that holds a pair cut at its bar is a cut too. Both triples are empty over more than 64 classes.
+    that holds a pair cut at its bar is a cut too. Both triples are empty over more than 64 classes. `inner` as `pair`.
     """
 
     pair: bytes
     left_triple: bytes
     right_triple: bytes
+    inner: bytes
 
 
 def static_cuts(tables: BoundaryTables) -> Cuts:
@@ -61,7 +68,7 @@ def static_cuts(tables: BoundaryTables) -> Cuts:
     singles = [(c,) for c in range(tables.n_class)]
     if tables.n_class > MAX_TRIPLE_CLASSES:
         pair = _cuts([sides.before(u) for u in singles], [sides.after(v) for v in singles])
-        return Cuts(pair, b"", b"")
+        return Cuts(pair, b"", b"", _inner(sides, singles))
     doubles = list(itertools.product(range(tables.n_class), repeat=2))
     before_one, before_two = [sides.before(u) for u in singles], [sides.before(u) for u in doubles]
     after_one, after_two = [sides.after(v) for v in singles], [sides.after(v) for v in doubles]
@@ -69,6 +76,7 @@ def static_cuts(tables: BoundaryTables) -> Cuts:
         pair=_cuts(before_one, after_one),
         left_triple=_cuts(before_two, after_one),
         right_triple=_cuts(before_one, after_two),
+        inner=_inner(sides, singles),
     )
 
 
@@ -81,6 +89,12 @@ def _cuts(befores: list[_Side], afters: list[_Side]) -> bytes:
     return bytes(
         [lefts & ~starting == 0 and rights & ~ending == 0 for lefts, ending in befores for rights, starting in afters]
     )
+
+
+def _inner(sides: _Sides, singles: list[tuple[int]]) -> bytes:
+    if any(DROPPED in row for row in sides.matrix):
+        return b""
+    return _cuts([sides.before(u) for u in singles], [sides.after(v, inner=True) for v in singles])
 
 
 class _Sides:
@@ -111,9 +125,9 @@ class _Sides:
                     ending.append(r)
         return _mask(lefts), _mask(ending)
 
-    def after(self, v: tuple[int, ...]) -> _Side:
+    def after(self, v: tuple[int, ...], *, inner: bool = False) -> _Side:
         """Right states of texts that begin with v; left states s such that a text that begins with v has a piece start
-        where it meets s, and comes out as at the start of a text.
+        where it meets s, and comes out as at the start of a text. `inner`: whatever comes out where it meets s.
         """
         rights = set(self.reachable_right)
         future = []  # right states possible from each class of v on, last class first
@@ -123,10 +137,10 @@ class _Sides:
         starting = []
         for s in self.reachable_left:
             before, alone = s, self.start
-            if any(self.matrix[s][r] == 0 for r in rights):
+            if not inner and any(self.matrix[s][r] == 0 for r in rights):
                 continue
-            for c, behind in zip(v, reversed(future), strict=True):
-                if any(self.matrix[before][r] != self.matrix[alone][r] for r in behind):
+            for k, (c, behind) in enumerate(zip(v, reversed(future), strict=True)):
+                if (k or not inner) and any(self.matrix[before][r] != self.matrix[alone][r] for r in behind):
                     break
                 before, alone = self.lefts[before][c], self.lefts[alone][c]
             else:

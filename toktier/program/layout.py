@@ -7,7 +7,7 @@ from __future__ import annotations
 import enum
 
 MAGIC = b"TTPROGRM"
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 HEADER_SIZE = 128
 ENTRY_SIZE = 32
 ALIGNMENT = 64
@@ -25,7 +25,8 @@ SECTIONS: dict[str, int] = {
     "CLS1": 2, "CLS2": 1,
     "LEFT": 1, "RGHT": 1, "BMAT": 1,
     "TRAN": 2, "TACT": 1, "TEOF": 1,
-    "CUT2": 1, "CUT3": 1,
+    "CUT2": 1, "CUT3": 1, "CUTI": 1,
+    "GPAR": 1, "GBYT": 1, "GCP1": 2, "GCP2": 1, "GIMG": 4,
     "CHR1": 2, "CHR2": 1,
     "NOPS": 4, "NSTR": 1, "NQC1": 2, "NQC2": 1, "NCCC": 4, "NDEC": 4, "NDCP": 4, "NCMP": 4, "NLOW": 4, "NLCP": 4,
     "A0NF": 4, "A0EB": 1, "A0EC": 4, "A0NT": 4,
@@ -120,6 +121,37 @@ class AddedFlag(enum.IntFlag):
     RSTRIP = 4
     NORMALIZED = 8
     SPECIAL = 16
+
+
+class Edge(enum.IntFlag):
+    """GBYT, one byte a byte: which added tokens begin and end with it."""
+
+    ENDS = 1
+    BEGINS = 2
+    ENDS_WORD = 4
+    BEGINS_WORD = 8
+    RSTRIP = 16
+    LSTRIP = 32
+
+
+class Guard(enum.IntFlag):
+    """GCP, one byte a code point: what the normalizer means for a cut beside it."""
+
+    OPAQUE = 1
+    IMAGE = 2
+    NOT_BEFORE = 4
+    NOT_AFTER = 8
+    PREFIX = 16
+
+
+class CutKind(enum.IntEnum):
+    """What makes a position of a text a cut."""
+
+    NONE = 0
+    PAIR = 1
+    LEFT_TRIPLE = 2
+    RIGHT_TRIPLE = 3
+    JOIN = 4
 
 
 class NormalizerOp(enum.IntEnum):
