@@ -66,6 +66,9 @@ def survey(family: Family, cache: ArtifactCache | None, *, deep: bool) -> Family
         return state
     for file in family.files.values():
         state.files.append(_file(file, cache, deep))
+    for name, file in family.inputs.items():  # nobody lacks them: what is made from them may be there
+        if name not in family.files and (entry := _file(file, cache, deep)).status != "missing":
+            state.files.append(entry)
     if cache is not None:
         note = cache.read_note(family.name)
         state.source = str(note["source"])[:300] if note is not None and "source" in note else None
@@ -112,7 +115,7 @@ def remove_family(family: Family, pins: Pins, cache: ArtifactCache) -> tuple[int
     nothing because they hold the same content and keep it."""
     freed = 0
     shared: set[str] = set()
-    for file in family.files.values():
+    for file in {**family.inputs, **family.files}.values():
         others = {f.family for f in pins.of_digest(file.sha256)} - {family.name}
         keepers = {name for name in others if cache.read_note(name) is not None}
         if keepers:
