@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.command import check_document, run_here
+from tests.cli.command import check_document, run, run_here
+from tests.support.material import SMALL_DIR
 from toktier import resources
 from toktier.artifacts.cache import ArtifactCache
 from toktier.artifacts.pins import shipped_pins
@@ -54,3 +55,69 @@ def test_a_damaged_blob_is_shown_as_damaged_and_not_examined(
     shown = run_here(*line, home=tmp_path, monkeypatch=monkeypatch, capture=capfdbinary).text
     assert f"{family.tokenizer.sha256}, damaged\n" in shown
     assert "serves" not in shown
+
+
+COMMIT = "c0ffee" + "0" * 34
+
+
+def in_hub_cache(home: Path, repo_id: str, data: bytes) -> Path:
+    folder = home / "hf" / "hub" / ("models--" + repo_id.replace("/", "--"))
+    path = folder / "snapshots" / COMMIT / "tokenizer.json"
+    path.parent.mkdir(parents=True)
+    path.write_bytes(data)
+    (folder / "refs").mkdir()
+    (folder / "refs" / "main").write_text(COMMIT)
+    return path
+
+
+def test_a_repository_is_what_its_bytes_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    path = in_hub_cache(tmp_path, "someone/Copy", MINI.read_bytes())
+    env = {"HF_HOME": str(tmp_path / "hf")}
+    for arguments in ((), ("--revision", "main"), ("--revision", COMMIT[:7])):
+        line = ("inspect", "someone/Copy", *arguments)
+        document = check_document(run(*line, "--json", home=tmp_path, env=env))
+        assert (document["resolution"]["family"], document["resolution"]["basis"]) == ("toktier_mini", "identical")
+        assert (document["resolution"]["path"], document["resolution"]["revision"]) == (str(path), COMMIT)
+        assert document["audited"] is None
+        assert document["serves"][0]["backend"] == "fast_cpu"
+    shown = run("inspect", "someone/Copy", home=tmp_path, env=env).text
+    assert "equals       toktier_mini, identical\n" in shown
+    assert "fingerprint  " in shown
+
+
+def test_a_repository_with_unknown_bytes_says_who_serves_it(tmp_path: Path) -> None:
+    in_hub_cache(tmp_path, "someone/Unheard", (SMALL_DIR / "cl100k_like.json").read_bytes())
+    document = check_document(
+        run("inspect", "someone/Unheard", "--json", home=tmp_path, env={"HF_HOME": str(tmp_path / "hf")})
+    )
+    assert document["resolution"]["admitted"] is False
+    served = {row["policy"]: row["backend"] for row in document["serves"]}
+    assert (served["certified"], served["supported"], served["require_accelerated"]) == ("hf", "fast_cpu", None)
+
+
+def test_an_audited_repository_is_known_before_it_is_here(tmp_path: Path) -> None:
+    document = check_document(run("inspect", "Qwen/Qwen3-0.6B", "--json", home=tmp_path))
+    assert document["audited"]["family"] == "qwen3_8b"
+    assert (document["resolution"], document["program"], document["serves"]) == (None, None, None)
+    shown = run("inspect", "Qwen/Qwen3-0.6B", home=tmp_path).text
+    assert document["audited"]["revision"] in shown
+    assert "\nnot here     " in shown
+
+
+def test_an_unknown_repository_that_is_not_here_is_an_error(tmp_path: Path) -> None:
+    outcome = run("inspect", "someone/Absent", "--json", home=tmp_path)
+    assert outcome.code == 3
+    assert outcome.document["error"]["code"] == "ARTIFACT_NOT_FOUND"
+    outcome = run("inspect", "qwen3_8b", "--revision", "main", "--json", home=tmp_path)
+    assert outcome.document["error"]["code"] == "USAGE"
+
+
+def test_the_licence_of_a_family_is_shown_with_the_place_where_it_was_read(tmp_path: Path) -> None:
+    document = check_document(run("inspect", "qwen3_8b", "--json", home=tmp_path))
+    assert document["licence"]["identifier"] == "Apache-2.0"
+    assert document["licence"]["read_in"]
+    assert "licence      Apache-2.0 (read in: " in run("inspect", "qwen3_8b", home=tmp_path).text
+    assert "licence      unknown: " in run("inspect", "hy3", home=tmp_path).text
+    assert all("licence" in family for family in check_document(run("inspect", "--json", home=tmp_path))["families"])

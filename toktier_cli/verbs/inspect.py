@@ -11,9 +11,10 @@ import typer
 
 from toktier.artifacts.cache import ArtifactCache
 from toktier.artifacts.inventory import FamilyState, survey
+from toktier.artifacts.licences import licence_of
 from toktier.artifacts.pins import TOKENIZER_FILE, Pins, shipped_pins
 from toktier.config import Settings
-from toktier.errors import ProgramUnsupported, UsageError
+from toktier.errors import ArtifactNotFound, ProgramUnsupported, UsageError
 from toktier.labels import escaped
 from toktier_cli import options
 from toktier_cli.invocation import Invocation, Result
@@ -35,13 +36,19 @@ class _File:
 
 def inspect(
     ctx: typer.Context,
-    what: Annotated[str | None, typer.Argument(metavar="[FAMILY|FILE]", show_default=False)] = None,
+    what: Annotated[str | None, typer.Argument(metavar="[FAMILY|FILE|REPO_ID]", show_default=False)] = None,
     family: options.Family = None,
     file: options.File = None,
+    revision: Annotated[
+        str | None, typer.Option(metavar="REV", help="Branch, tag or commit of REPO_ID.", show_default=False)
+    ] = None,
 ) -> Result:
     """What is pinned (without an argument: everything), or what a tokenizer.json is.
 
     For a file: pipeline, automata, merges, added tokens, fingerprint, which pinned artifact it equals, what serves it.
+
+    For a repository (OWNER/NAME): which revision was audited and as which family, and the file where this host has it,
+    in the hub's cache or among the imported artifacts. Nothing is downloaded.
 
     automata: classes of characters that the patterns tell apart; left and right states are the two sides of a position;
     "in one pass" counts the states that find every boundary reading forwards once, without it the engine reads twice.
@@ -54,16 +61,28 @@ def inspect(
     invocation: Invocation = ctx.obj
     given = [value for value in (what, family, file) if value is not None]
     if len(given) > 1:
-        raise UsageError("expected one FAMILY or FILE", remedy="toktier inspect --help")
+        raise UsageError("expected one FAMILY, FILE or REPO_ID", remedy="toktier inspect --help")
     pins = shipped_pins()
     settings = options.settings_of(invocation)
     cache = ArtifactCache.readable(settings)
     if not given:
         return _all(pins)
     name = given[0]
+    if what is not None and _is_repository(name):
+        return _one_repository(name, revision, pins, settings)
+    if revision is not None:
+        raise UsageError("--revision is of a repository (OWNER/NAME)", remedy="toktier inspect --help")
     if file is not None or (name not in pins.families and options.looks_like_path(name)):
         return _one_file(Path(name), pins, settings, cache)
     return _one_family(survey(pins.family(name), cache, deep=True), settings)
+
+
+def _is_repository(name: str) -> bool:
+    """OWNER/NAME, unless a file or directory of that name is here."""
+    owner, _, rest = name.partition("/")
+    return (
+        bool(owner.strip(".")) and bool(rest) and "/" not in rest and rest[-5:] != ".json" and not Path(name).exists()
+    )
 
 
 def _all(pins: Pins) -> Result:
@@ -87,6 +106,7 @@ def _pinned(state: FamilyState) -> dict[str, Any]:
         "revision": family.revision,
         "shipped": family.shipped,
         "derived": family.derived,
+        "licence": licence_of(family.name).to_dict(),
         "files": [{"name": n, "sha256": f.sha256, "size": f.size} for n, f in family.files.items()],
         "published_in": [
             {"kind": p.kind, "package": p.package, "version": p.version, "path": p.path} for p in family.publications
@@ -117,6 +137,7 @@ def _family_text(state: FamilyState, file: _File | None) -> Iterator[str]:
     yield f"family       {family.name}\n"
     if family.repo_id is not None:
         yield f"repository   {family.repo_id} at {family.revision}\n"
+    yield f"licence      {licence_of(family.name)}\n"
     for entry in state.files:
         where = "on this host" if entry.status == "ok" else entry.status
         yield f"file         {entry.file.name}, {entry.file.size:,} bytes, SHA-256 {entry.file.sha256}, {where}\n"
@@ -126,6 +147,70 @@ def _family_text(state: FamilyState, file: _File | None) -> Iterator[str]:
         yield f"not here     toktier artifacts fetch {family.name}\n"
     else:
         yield from _file_lines(file)
+
+
+def _one_repository(repo_id: str, revision: str | None, pins: Pins, settings: Settings) -> Result:
+    """What the tables say of a repository, and its tokenizer.json where it is on this host."""
+    from toktier.artifacts import pretrained
+    from toktier.artifacts.siblings import BASIS_MEANINGS, shipped_siblings
+
+    known = pretrained.audited(repo_id, pins, shipped_siblings())
+    absent: ArtifactNotFound | None = None
+    try:
+        found = pretrained.find(repo_id, revision, settings, network=False)
+    except ArtifactNotFound as error:
+        if known is None:
+            raise
+        absent = error
+        resolution, file = None, None
+    else:
+        resolution = pretrained.resolution(found, pretrained.identify(found, settings))
+        file = _examine(found.path, settings, sha256=found.sha256)
+    unidentified = None if resolution is None else resolution["not_admitted_because"]
+    audit = None if known is None else {
+        "revision": known.revision,
+        "file": known.file,
+        "sha256": known.sha256,
+        "family": known.canonical,
+        "pinned": known.family is not None,
+        "basis": known.basis.value,
+        "basis_meaning": BASIS_MEANINGS[known.basis],
+    }  # fmt: skip
+
+    def document() -> dict[str, Any]:
+        return {
+            "repo_id": repo_id,
+            "requested_revision": revision,
+            "audited": audit,
+            "resolution": resolution,
+            "sha256": None if file is None else file.sha256,
+            "program": None if file is None else _program(file),
+            "serves": None if file is None else _serves(file, unidentified),
+        }
+
+    def text() -> Iterator[str]:
+        yield f"repository   {repo_id}\n"
+        if known is None:
+            yield "audited      no: no table names it\n"
+        else:
+            where = "" if known.family is not None else ", which is not pinned here"
+            yield f"audited      {known.file} at {known.revision}, SHA-256 {known.sha256}\n"
+            yield f"family       {known.canonical}{where}: {BASIS_MEANINGS[known.basis]}\n"
+        if absent is not None:
+            yield f"not here     {escaped(absent.message)}\n"
+            return
+        assert file is not None
+        assert resolution is not None
+        at = "" if resolution["revision"] is None else f" at {resolution['revision']}"
+        yield f"found        {resolution['source']}{at}\n"
+        yield f"file         {escaped(file.path)}, {file.size:,} bytes, SHA-256 {file.sha256}\n"
+        if unidentified is None:
+            yield f"equals       {resolution['family']}, {resolution['basis']}\n"
+        else:
+            yield f"equals       nothing known: {unidentified}\n"
+        yield from _file_lines(file, unidentified)
+
+    return Result("inspect_repository", document, lambda: "".join(text()))
 
 
 def _one_file(path: Path, pins: Pins, settings: Settings, cache: ArtifactCache | None) -> Result:
@@ -201,8 +286,8 @@ def _program(file: _File) -> dict[str, Any]:
     }
 
 
-def _serves(file: _File) -> list[dict[str, Any]]:
-    """What the plan gives under each policy, with the gates that closed."""
+def _serves(file: _File, unidentified: str | None = None) -> list[dict[str, Any]]:
+    """What the plan gives under each policy, with the gates that closed. `unidentified`: see `ProgramFacts`."""
     from toktier.routing.plan import ProgramFacts, Request, plan
     from toktier.routing.probe import probe
     from toktier.routing.vocabulary import RoutingPolicy
@@ -213,6 +298,7 @@ def _serves(file: _File) -> list[dict[str, Any]]:
         file.fingerprint,
         None if unsupported is None else (unsupported.path, unsupported.component, unsupported.message),
         decode_by_reference=file.meta is not None and file.meta["decode"] == "reference",
+        unidentified=unidentified,
     )
     rows = []
     for policy in RoutingPolicy:
@@ -229,7 +315,7 @@ def _serves(file: _File) -> list[dict[str, Any]]:
     return rows
 
 
-def _file_lines(file: _File) -> Iterator[str]:
+def _file_lines(file: _File, unidentified: str | None = None) -> Iterator[str]:
     if file.meta is not None:
         assert file.fingerprint is not None
         yield f"fingerprint  {file.fingerprint}\n"
@@ -238,7 +324,7 @@ def _file_lines(file: _File) -> Iterator[str]:
         assert file.unsupported is not None
         yield f"compiled     no: {file.unsupported.message}\n"
     by_backend: dict[str, list[str]] = {}
-    for row in _serves(file):
+    for row in _serves(file, unidentified):
         by_backend.setdefault(row["backend"] or f"nothing ({row['error']['code']})", []).append(row["policy"])
     for label, (backend, policies) in zip(("serves", *[""] * len(by_backend)), by_backend.items(), strict=False):
         yield f"{label:<13}{backend} under policy {', '.join(policies)}\n"
