@@ -40,6 +40,11 @@ ARTIFACTS: dict[str, tuple[str, str, str]] = {
     ),
     "verify": ("toktier_cli.verbs.artifacts_show", "verify", "Hash again what is there"),
     "remove": ("toktier_cli.verbs.artifacts_show", "remove", "Take families out of the cache"),
+    "check-conversion": (
+        "toktier_cli.verbs.artifacts_conversion",
+        "check_conversion",
+        "Derive a tokenizer.json again and compare it with its pin",
+    ),
 }
 CONFIG: dict[str, tuple[str, str, str]] = {
     "show": ("toktier_cli.verbs.config", "show", "Settings of this run"),
