@@ -129,15 +129,15 @@ def parse_sums(data: bytes) -> dict[str, str]:
         parts = path.split("/")
         plain = all(_COMPONENT.fullmatch(part) and part not in (".", "..") for part in parts)
         if not plain or len(parts) > MAX_DEPTH or path == SUMS:
-            raise _Refused(MALFORMED, f"line {number} names {_shown(path)}, which is no path inside a kit")
+            raise _Refused(MALFORMED, f"line {number} names {shown(path)}, which is no path inside a kit")
         if path.lower() in folded:
-            raise _Refused(MALFORMED, f"line {number} names {_shown(path)} a second time")
+            raise _Refused(MALFORMED, f"line {number} names {shown(path)} a second time")
         folded.add(path.lower())
         listed[path] = digest
     for path in listed:
         parents = path.split("/")[:-1]
         if any("/".join(parents[: i + 1]) in listed for i in range(len(parents))):
-            raise _Refused(MALFORMED, f"{_shown(path)} lies below a file")
+            raise _Refused(MALFORMED, f"{shown(path)} lies below a file")
     return listed
 
 
@@ -165,7 +165,7 @@ def _manifest_sizes(top: int, listed: dict[str, str], problems: list[Problem]) -
     if stated != others:
         odd = sorted(p for p in set(stated) | set(others) if stated.get(p) != others.get(p))
         problems.append(
-            Problem(MALFORMED, SUMS, f"it and {MANIFEST} disagree about {', '.join(map(_shown, odd[:MAX_NAMED]))}")
+            Problem(MALFORMED, SUMS, f"it and {MANIFEST} disagree about {', '.join(map(shown, odd[:MAX_NAMED]))}")
         )
     return sizes
 
@@ -257,7 +257,7 @@ def _bounded(directory: int, name: str, limit: int) -> bytes:
     return data
 
 
-def _shown(path: str) -> str:
+def shown(path: str) -> str:
     """A path as one printable ASCII word: names in a kit are not to be believed."""
     text = path.encode("unicode_escape", "backslashreplace").decode("ascii")
     return text if len(text) <= 200 else text[:197] + "..."
@@ -265,7 +265,7 @@ def _shown(path: str) -> str:
 
 def describe(outcome: Outcome) -> str:
     """The outcome in lines: problems first, then the two answers and the digest to compare."""
-    lines = [f"{problem.kind}: {_shown(problem.path)}: {problem.said}\n" for problem in outcome.problems[:MAX_NAMED]]
+    lines = [f"{problem.kind}: {shown(problem.path)}: {problem.said}\n" for problem in outcome.problems[:MAX_NAMED]]
     left = len(outcome.problems) - MAX_NAMED
     if left > 0:
         lines.append(f"and {left} more\n")
