@@ -13,8 +13,9 @@ import pytest
 
 from tests.artifacts.conftest import World
 from tests.artifacts.hub_server import Hub, serve
-from toktier.artifacts import local_sources, network_sources
+from toktier.artifacts import child_process, local_sources
 from toktier.artifacts.fetch import fetch, not_found
+from toktier.artifacts.network_client import run_client
 from toktier.artifacts.pins import shipped_pins
 from toktier.artifacts.resolve import obtain
 from toktier.config import Config, resolve_settings
@@ -102,7 +103,7 @@ def test_offline_asks_no_network_source(world: World, monkeypatch: pytest.Monkey
     def never(*arguments: object, **more: object) -> None:
         raise AssertionError("a child was started")
 
-    monkeypatch.setattr(network_sources.subprocess, "Popen", never)
+    monkeypatch.setattr(child_process.subprocess, "Popen", never)
     settings = world.with_settings(offline=True)
     report = fetch("alpha", settings, pins=world.pins)
     assert [outcome for source, outcome in report.attempts if source in ("pypi", "hub")] == ["not asked: offline"] * 2
@@ -205,7 +206,7 @@ def test_a_child_that_takes_too_long_is_ended_with_its_children(tmp_path: Path) 
     script = f"sleep 60 & echo $! > {tmp_path}/grandchild; wait"
     start = time.monotonic()
     with pytest.raises(SourceUnreachable, match=r"took longer than 0\.5 s"):
-        network_sources._run(["/bin/sh", "-c", script], 0.5, {}, "test", "pypi")
+        run_client(["/bin/sh", "-c", script], 0.5, "test", "pypi")
     assert time.monotonic() - start < 30
     grandchild = int((tmp_path / "grandchild").read_text())
     for _ in range(100):
@@ -238,7 +239,7 @@ def test_the_hub_gives_the_pinned_revision(world: World, monkeypatch: pytest.Mon
     [
         ("404", SourceUnreachable, r"the hub has no tokenizer\.json of org/Beta"),
         pytest.param("401", SourceUnreachable, "asks for an accepted licence", marks=pytest.mark.ci),
-        pytest.param("wrong", ArtifactNotFound, "with the pinned digest", marks=pytest.mark.ci),
+        pytest.param("wrong", ArtifactHashMismatch, "the pin says", marks=pytest.mark.ci),
         pytest.param("cut", SourceUnreachable, "tokenizer.json from org/Beta", marks=pytest.mark.ci),
         pytest.param("slow", SourceUnreachable, "took longer than 4 s", marks=pytest.mark.ci),
     ],
@@ -251,7 +252,7 @@ def test_a_hub_that_fails_is_an_error_that_says_how(
         timeout = 4.0 if fault in ("slow", "cut") else 60.0
         with pytest.raises(kind, match=said) as caught:
             fetch("beta", world.settings, source="hub", timeout=timeout, pins=world.pins)
-    assert caught.value.exit_code == 3
+    assert caught.value.exit_code == (5 if fault == "wrong" else 3)
     assert [p for p in world.home.rglob("*") if p.is_file()] == []
 
 

