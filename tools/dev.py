@@ -26,7 +26,7 @@ VENV = ROOT / ".venv"
 BUILD = ROOT / "build"
 PYTHON = VENV / "bin" / "python"
 NATIVE_SOURCES = ("CMakeLists.txt", "pyproject.toml", "native", "kernels")
-CHECKED_GENERATORS = ("generate_pins.py", "generate_siblings.py")
+CHECKED_GENERATORS = ("generate_pins.py", "generate_siblings.py", "generate_notices.py")
 WHEEL_TIME = "315532800"  # 1980-01-01, the first that a zip archive can hold
 OLD_REFERENCE = "0.22.2"  # the oldest certified reference version; the newest is what pip resolves
 
@@ -218,6 +218,7 @@ def do_wheel(options: argparse.Namespace) -> None:
     """
     require_compiler()
     make_environment()
+    check_generated("generate_notices.py")  # what the wheel says of itself
     out = Path(options.out).resolve()
     BUILD.mkdir(exist_ok=True)
     with open(BUILD / "wheel.lock", "w") as lock:

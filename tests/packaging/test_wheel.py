@@ -36,6 +36,9 @@ def test_wheel_is_manylinux_and_carries_the_data(wheel: Path) -> None:
     ):
         assert needed in names
     assert not [n for n in names if n.startswith(("tests/", "tools/"))]
+    for needed in ("licenses/LICENSE", "licenses/THIRD-PARTY-NOTICES.txt", "sboms/toktier.cdx.json"):
+        assert [n for n in names if n.endswith(f".dist-info/{needed}")], needed
+    assert not [n for n in names if ".libs/" in n], "a shared library that the notices do not name"
 
 
 @pytest.mark.ci
