@@ -34,10 +34,11 @@ ARTIFACTS: dict[str, tuple[str, str, str]] = {
     "list": ("toktier_cli.verbs.artifacts_show", "list_", "What is in the cache, or what is pinned"),
     "fetch": ("toktier_cli.verbs.artifacts_bring", "fetch", "Bring pinned files into the cache"),
     "import": (
-        "toktier_cli.verbs.artifacts_bring",
+        "toktier_cli.verbs.artifacts_import",
         "import_",
-        "Take pinned files out of packages and directories",
+        "Take pinned files out of bundles, packages and directories",
     ),
+    "export": ("toktier_cli.verbs.artifacts_export", "export", "Write families as a bundle, one file to carry"),
     "verify": ("toktier_cli.verbs.artifacts_show", "verify", "Hash again what is there"),
     "remove": ("toktier_cli.verbs.artifacts_show", "remove", "Take families out of the cache"),
     "check-conversion": (

@@ -45,7 +45,12 @@ def config_of(invocation: Invocation, **more: Any) -> Config:
 
 
 def looks_like_path(name: str) -> bool:
-    """FAMILY arguments also take a path: anything with a separator, a .json suffix, or the name of a file here."""
+    """FAMILY arguments also take a path: anything with a separator, a .json suffix, or the name of a file here.
+    `local/NAME` is a local artifact; `./local/NAME` is a path."""
+    from toktier.artifacts.local_artifacts import is_local_name
+
+    if is_local_name(name):
+        return False
     return os.sep in name or name.endswith(".json") or (not name.isidentifier() and Path(name).is_file())
 
 

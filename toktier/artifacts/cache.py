@@ -196,7 +196,8 @@ class ArtifactCache:
             "expected_size": file.size,
             "expected_sha256": file.sha256,
         }
-        remedy = f"toktier artifacts fetch {file.family}"
+        local = file.family.startswith("local/")
+        remedy = f"toktier artifacts {'import PATH --as' if local else 'fetch'} {file.family}"
         if state.sha256 is not None:
             details["observed_sha256"] = state.sha256
             return ArtifactHashMismatch(

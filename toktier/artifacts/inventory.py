@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from toktier.artifacts.cache import ArtifactCache
+from toktier.artifacts.local_artifacts import is_local_name, local_digests, local_families, remove_local
 from toktier.artifacts.pins import TOKENIZER_FILE, Family, PinnedFile, Pins, shipped_file
 from toktier.errors import ToktierError
 
@@ -95,29 +96,37 @@ def _file(file: PinnedFile, cache: ArtifactCache | None, deep: bool) -> FileStat
 
 
 def cached_families(pins: Pins, cache: ArtifactCache | None, *, deep: bool = False) -> list[FamilyState]:
-    """Every family of which the cache has some file, in name order; shipped families are not in the cache."""
+    """Every family of which the cache has some file, in name order, then the local artifacts. Shipped families are not
+    in the cache."""
     states = (survey(f, cache, deep=deep) for _, f in sorted(pins.families.items()) if not f.shipped)
-    return [s for s in states if any(f.status != "missing" for f in s.files)]
+    there = [s for s in states if any(f.status != "missing" for f in s.files)]
+    # A local artifact is there by its record, also when its blobs are not.
+    return there + ([] if cache is None else [survey(f, cache, deep=deep) for f in local_families(cache)])
 
 
 def extra_blobs(pins: Pins, cache: ArtifactCache) -> list[Path]:
-    """Files among the blobs that no pin names, sorted."""
+    """Files among the blobs that no pin and no local artifact names, sorted."""
     root = cache.root / "blobs"
+    local = local_digests(cache)
     found = []
     with contextlib.suppress(OSError):
         for directory, _, names in os.walk(root):
-            found += [Path(directory, n) for n in names if not pins.of_digest(n) and not n.startswith(".tmp-")]
+            unknown = (n for n in names if not pins.of_digest(n) and n not in local)
+            found += [Path(directory, n) for n in unknown if not n.startswith(".tmp-")]
     return sorted(found)
 
 
 def remove_family(family: Family, pins: Pins, cache: ArtifactCache) -> tuple[int, list[str]]:
     """Takes a family's files out of the cache. Gives the bytes freed and the names of the other families that lost
     nothing because they hold the same content and keep it."""
+    if is_local_name(family.name):
+        return remove_local(family, pins, cache)
     freed = 0
     shared: set[str] = set()
     for file in {**family.inputs, **family.files}.values():
         others = {f.family for f in pins.of_digest(file.sha256)} - {family.name}
         keepers = {name for name in others if cache.read_note(name) is not None}
+        keepers |= {f.name for f in local_families(cache) if file.sha256 in {held.sha256 for held in f.files.values()}}
         if keepers:
             shared |= keepers
         else:

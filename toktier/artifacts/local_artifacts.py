@@ -118,7 +118,7 @@ def check_free(family: Family, cache: ArtifactCache) -> None:
         there = _contents(_read(_record(cache.root, taken), taken))
         if taken != name or there != _contents(family):
             raise AliasConflict(
-                f"{PREFIX}{taken} is there already with other content",
+                f"{PREFIX}{taken} is there already, and {PREFIX}{name} is not the same name with the same content",
                 details={"name": PREFIX + taken, "there": there.get(TOKENIZER_FILE)},
                 remedy=f"toktier artifacts remove {PREFIX}{taken}, or take another name",
             )

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from toktier.artifacts.cache import ArtifactCache
+from toktier.artifacts.local_artifacts import find_local, is_local_name
 from toktier.artifacts.pins import Family, Pins, shipped_file, shipped_pins
 from toktier.config import Settings
 from toktier.errors import ArtifactNotFound, ConfigInvalid, EnvironmentFault
@@ -35,6 +36,8 @@ def obtain(name: str, settings: Settings, *, pins: Pins | None = None, notify: N
     """The tokenizer.json of a family, verified. Raises UnknownFamily, ArtifactHashMismatch or ArtifactDamaged for a bad
     blob, ArtifactNotFound offline, SourceUnreachable when no source has it."""
     pins = pins or shipped_pins()
+    if is_local_name(name):
+        return _registered(name, settings)
     family = pins.family(name)
     artifact = on_this_host(family, settings, pins)
     if artifact is not None:
@@ -48,6 +51,19 @@ def obtain(name: str, settings: Settings, *, pins: Pins | None = None, notify: N
     if artifact is None:
         raise ArtifactNotFound(
             f"{name} left the cache while it was being loaded", details={"family": name}, remedy="load it again"
+        )
+    return artifact
+
+
+def _registered(name: str, settings: Settings) -> Artifact:
+    """A local artifact: the cache is the only place that can have it."""
+    family = find_local(name, ArtifactCache.readable(settings))
+    artifact = _cached(family, settings)
+    if artifact is None:
+        raise ArtifactNotFound(
+            f"{name} is registered and its tokenizer.json is not in the cache",
+            details={"family": name, "expected_sha256": family.tokenizer.sha256},
+            remedy=f"toktier artifacts import PATH --as {name}",
         )
     return artifact
 

