@@ -6,10 +6,11 @@ from typing import Annotated, Any
 
 import typer
 
-from toktier.artifacts.fetch import FetchReport, not_found, staging_remedy_of_many
+from toktier.artifacts.fetch import FetchReport, not_found
 from toktier.artifacts.fetch import fetch as fetch_family
 from toktier.artifacts.network_sources import DEFAULT_TIMEOUT
 from toktier.artifacts.pins import shipped_pins
+from toktier.artifacts.staging import staging_remedy_of_many
 from toktier.config import Settings
 from toktier.errors import ToktierError, UsageError
 from toktier_cli import options
