@@ -38,9 +38,9 @@ def check_random(seeds: range, texts: int) -> Tally:
 
 
 def test_law_sides_of_a_cut_of_random_tokenizers() -> None:
-    tally = check_random(range(40), 12)
+    tally = check_random(range(24), 12)
     assert set(tally.kinds) >= {"PAIR", "LEFT_TRIPLE", "RIGHT_TRIPLE", "JOIN", "PAIR+", "JOIN+"}
-    assert tally.cuts > 3000
+    assert tally.cuts > 2000
     assert tally.failed < tally.texts / 10
 
 

@@ -69,6 +69,12 @@ def test_flags_of_added_tokens(flags: dict[str, bool], text: str, expected: list
     assert cuts(with_token("<x>", **flags), text) == expected
 
 
+def test_a_segment_may_end_inside_the_context_of_a_triple() -> None:
+    """Between two spaces there is a cut for the letter behind them; but not where that letter begins a match."""
+    assert cuts(with_token("<x>"), "a  the") == ["a", " ", " the"]
+    assert cuts(with_token("the"), "a  the") == ["a", "  the"]
+
+
 def test_prefix_space_leaves_cuts_before_spaces_only() -> None:
     document = with_token("<x>")
     document["pre_tokenizer"]["add_prefix_space"] = True

@@ -183,7 +183,8 @@ def hostile_text(case: CutCase, rng: random.Random, most: int = 12) -> str:
         if case.added and choice < 0.3:
             content = rng.choice(case.added)
             low, high = sorted(rng.choices(range(len(content) + 1), k=2))
-            parts.append(rng.choice((content, content[low:], content[:high], content.swapcase())))
+            some = rng.choice((content, content, content[low:], content[:high], content.swapcase()))
+            parts.append(rng.choice(("", "", "  ", "\n")) + some + rng.choice(("", "", "  ", "e")))
         elif choice < 0.4:
             parts.append(rng.choice(" \n\tab1.,é中") * rng.choice((2, 3, 7)))
         elif choice < 0.6:

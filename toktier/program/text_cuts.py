@@ -57,6 +57,7 @@ class TextCuts:
         self.program = read_program(image)
         self.white, self.word = unicode.white_space(), unicode.rust_word()
         self._known: dict[str, _Character] = {}
+        self._classes: dict[str, int] = {}
 
     def cut_list(self, text: str, *, continued: bool = False) -> tuple[list[int], bytes]:
         """As `_native.Program.cuts`."""
@@ -191,8 +192,12 @@ class TextCuts:
 
     def _class(self, character: str) -> int:
         assert self.boundary is not None
-        cp = ord(character)
-        return next((value for first, last, value in self.boundary.class_ranges if first <= cp <= last), 0)
+        known = self._classes.get(character)
+        if known is None:
+            ranges, cp = self.boundary.class_ranges, ord(character)
+            known = next((value for first, last, value in ranges if first <= cp <= last), 0)
+            self._classes[character] = known
+        return known
 
     def _words(self, tag: str) -> tuple[int, ...]:
         data = self.program.section(tag)
