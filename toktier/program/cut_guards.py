@@ -155,7 +155,10 @@ def _rows(marked: dict[int, Guard], others: Guard) -> list[tuple[int, int, int]]
     for cp in sorted(marked):
         if others and cp > after:
             rows.append((after, cp - 1, int(others)))
-        rows.append((cp, cp, int(marked[cp])))
+        first, value = cp, int(marked[cp])
+        if rows and rows[-1][1] == cp - 1 and rows[-1][2] == value:
+            first = rows.pop()[0]
+        rows.append((first, cp, value))
         after = cp + 1
     if others and after <= LAST_CODE_POINT:
         rows.append((after, LAST_CODE_POINT, int(others)))
