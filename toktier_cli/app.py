@@ -40,6 +40,7 @@ ARTIFACTS: dict[str, tuple[str, str, str]] = {
     ),
     "export": ("toktier_cli.verbs.artifacts_export", "export", "Write families as a bundle, one file to carry"),
     "mirror": ("toktier_cli.verbs.artifacts_mirror", "mirror", "Write a static tree that --from URL reads"),
+    "kit": ("toktier_cli.verbs.artifacts_kit", "kit", "Make a folder for a host without a network"),
     "verify": ("toktier_cli.verbs.artifacts_show", "verify", "Hash again what is there"),
     "remove": ("toktier_cli.verbs.artifacts_show", "remove", "Take families out of the cache"),
     "check-conversion": (

@@ -7,9 +7,7 @@ against the target's markers, and what lacks is asked for by name. Not here: the
 
 from __future__ import annotations
 
-import os
 import shutil
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -18,11 +16,10 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from toktier import resources
-from toktier.artifacts.child_process import run_child
+from toktier.artifacts.network_client import last_line, run_client
 from toktier.artifacts.pins import Pins, parse_pins
 from toktier.artifacts.wheel_target import Target, Wheel, damaged, member, parse_platform, parse_python, read_wheel
 from toktier.errors import (
-    ArtifactNotFound,
     BackendUnavailable,
     BundleInvalid,
     RegistryInvalid,
@@ -173,11 +170,11 @@ def _closure(own: Wheel, wheels: dict[str, Wheel], target: Target) -> tuple[set[
 
 def _build(root: Path, scratch: Path, timeout: float) -> Path:
     command = [sys.executable, str(root / "tools" / "dev.py"), "wheel", "--out", str(scratch)]
-    code, _, stderr = _run(command, timeout, "the build of the wheel", cwd=root)
+    code, _, stderr = run_client(command, timeout, "build of the wheel", "checkout")
     built = sorted(scratch.glob("*.whl"))
     if code or len(built) != 1:
         raise BackendUnavailable(
-            f"the wheel of toktier cannot be built: {_last_line(stderr)}",
+            f"the wheel of toktier cannot be built: {_last_said(stderr)}",
             details={"exit_status": code},
             remedy="python3 tools/dev.py wheel  # says more; then --wheel FILE",
         )
@@ -194,7 +191,7 @@ def _pip_download(requirements: list[str], target: Target, folder: Path, offline
         *(["--no-index"] if offline else []),
         *requirements,
     ]  # fmt: skip
-    code, _, stderr = _run(command, timeout, "pip download")
+    code, _, stderr = run_client(command, timeout, "download of the wheels", "pip", environment={"PIP_NO_COLOR": "1"})
     if "No module named pip" in stderr:
         raise BackendUnavailable(
             f"pip is not installed for {sys.executable}, and it brings the wheels of a kit",
@@ -209,27 +206,11 @@ def _pip_download(requirements: list[str], target: Target, folder: Path, offline
         )
 
 
-def _run(command: list[str], timeout: float, what: str, cwd: Path | None = None) -> tuple[int, str, str]:
-    # A pip that was told to install somewhere else would still download here; only its colours have to go.
-    environment = {**os.environ, "PIP_DISABLE_PIP_VERSION_CHECK": "1", "PIP_NO_COLOR": "1"}
-    try:
-        return run_child(command, timeout=timeout, environment=environment, cwd=cwd)
-    except subprocess.TimeoutExpired:
-        raise SourceUnreachable(
-            f"{what} took longer than {timeout:g} s",
-            details={"timeout_s": timeout},
-            remedy="try again with a longer --timeout",
-        ) from None
-    except OSError as error:
-        raise ArtifactNotFound(f"{command[0]} cannot be started: {error.strerror}") from None
-
-
 def _pip_reason(stderr: str) -> str:
     """The errors of pip that name a requirement, else the last thing that it said."""
     errors = [line.removeprefix("ERROR: ") for line in stderr.splitlines() if line.startswith("ERROR: ")]
-    return shown("; ".join(errors), 400) if errors else _last_line(stderr)
+    return shown("; ".join(errors), 400) if errors else _last_said(stderr)
 
 
-def _last_line(text: str) -> str:
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return shown(lines[-1], 300) if lines else "it gave no reason"
+def _last_said(stderr: str) -> str:
+    return shown(last_line(stderr), 300) or "it gave no reason"

@@ -17,6 +17,7 @@ from toktier.errors import ArtifactNotFound, ExitCode
 from toktier_cli import options
 from toktier_cli.invocation import Invocation, Result
 from toktier_cli.table import columns, size
+from toktier_cli.verbs.artifacts_verify_kit import is_kit, kit_entry, kit_text
 from toktier_cli.verbs.bundle_answers import Keys, VerifyKey, bundle_text, demanded_keys, verified_bundle
 
 DIGEST_SHOWN = 12
@@ -155,7 +156,7 @@ def verify(
     pins = shipped_pins()
     cache = _cache(invocation)
     named = what or []
-    paths = [name for name in named if name not in pins.families and options.looks_like_path(name)]
+    paths = [n for n in named if n not in pins.families and (options.looks_like_path(n) or Path(n).is_dir())]
     families = [_family(name, pins, cache) for name in named if name not in paths]
     states = [survey(f, cache, deep=True) for f in families] if named else cached_families(pins, cache, deep=True)
     if not named and not states:
@@ -230,6 +231,8 @@ def _verified_text(state: FamilyState, complete: bool) -> str:
 
 
 def _verify_path(path: Path, pins: Pins, keys: Keys, complete: bool) -> dict[str, Any]:
+    if is_kit(path):
+        return kit_entry(path, lambda bundle: _verify_path(bundle, pins, keys, complete))
     if looks_like_bundle(path):
         return verified_bundle(path, pins, keys, complete)
     found, error = identify(path, pins)
@@ -245,6 +248,8 @@ def _verify_path(path: Path, pins: Pins, keys: Keys, complete: bool) -> dict[str
 
 
 def _path_text(entry: dict[str, Any]) -> str:
+    if "kit" in entry:
+        return kit_text(entry, _path_text)
     if "bundle" in entry:
         return bundle_text(entry)
     lines = [f"{f['where']}: ok, {f['family']}'s {f['name']}\n" for f in entry["files"]]
