@@ -31,6 +31,12 @@ CONTENTS = (
     "ab", "xy", "é", "e\u0301", "\u0301", "ﬁ", "的", "▁▁",
 )  # fmt: skip
 
+# What comes to lie beside a mark, is joined with what was apart, becomes white space or a word character, or vanishes.
+REPLACEMENTS = (
+    ("\u0301", ""), ("1", "\u0301"), (".", " "), (" ", "▁"), (" ", ""), ("ab", "b"), ("aa", "a"), ("e", "é"),
+    ("\n", "x"), ("b", "\n"), ("'", "s"), (">", "> "), ("T", "t"), ("l", "L"), ("-", "\u1161"), ("中", "文"),
+)  # fmt: skip
+
 
 @dataclass
 class Tally:
@@ -172,6 +178,14 @@ def random_case(seed: int) -> CutCase:
     for content in rng.sample(CONTENTS, rng.choice((0, 2, 6))):
         if content not in taken:
             document["added_tokens"].append(maker.added(content, **{name: rng.random() < 0.35 for name in FLAGS}))
+    if rng.random() < 0.3:
+        chosen = rng.sample(REPLACEMENTS, rng.randint(1, 3))
+        steps: list[Any] = [
+            {"type": "Replace", "pattern": {"String": text}, "content": content} for text, content in chosen
+        ]
+        if document["normalizer"] is not None:
+            steps.insert(rng.randint(0, len(steps)), document["normalizer"])
+        document["normalizer"] = {"type": "Sequence", "normalizers": steps}
     return CutCase(document)
 
 
