@@ -53,7 +53,7 @@ def test_law_sides_of_a_cut_of_random_tokenizers() -> None:
 @pytest.mark.parametrize("block", range(6))
 def test_law_sides_of_a_cut_of_many_random_tokenizers(block: int) -> None:
     tally = check_random(range(20_000 + 100 * block, 20_100 + 100 * block), 60)
-    assert tally.cuts > 40_000
+    assert tally.cuts > 20_000
 
 
 @pytest.mark.parametrize("path", small_tokenizers(), ids=lambda path: path.stem)
