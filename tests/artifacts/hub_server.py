@@ -51,7 +51,7 @@ class Hub:
 
     def sent(self, header: str) -> list[str]:
         """Values of a header over all requests that had it."""
-        return [h[header] for h in self.headers if header in h]
+        return [value for sent in self.headers for name, value in sent.items() if name.lower() == header.lower()]
 
 
 @contextmanager
