@@ -171,6 +171,20 @@ def test_old_reference(env: dict[str, str]) -> None:
     call(python, "-S", "-P", "-m", "pytest", "-q", "-m", "not full", "tests/conformance", env=env)
 
 
+def test_publishers() -> None:
+    """Converted vocabularies against their publishers' encoders, which stay out of `.venv`: they bring many packages."""
+    extra = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]["conversion-test"]
+    site, stamp = BUILD / "publishers", BUILD / "publishers.sha256"
+    wanted = digest_of(["pyproject.toml"])
+    if not (stamp.exists() and stamp.read_text() == wanted):
+        shutil.rmtree(site, ignore_errors=True)
+        pip("install", "--target", site, *extra)
+        stamp.write_text(wanted)
+    path = os.pathsep.join(part for part in (str(site), os.environ.get("PYTHONPATH")) if part)
+    env = {**os.environ, "PYTHONPATH": path, "PUBLISHERS_ENCODERS": "required"}
+    call(PYTHON, "-m", "pytest", "-q", "tests/conversion/test_published_vocabularies.py", env=env)
+
+
 def do_run(_: argparse.Namespace) -> None:
     install_editable()
     call(PYTHON, "tools/first_run.py")
@@ -183,6 +197,7 @@ def do_test(options: argparse.Namespace) -> None:
     spread = ("-n", "auto", "--dist", "loadfile") if options.tier != "fast" else ()
     call(PYTHON, "-m", "pytest", "-q", *spread, "-m", marks, *options.arguments)
     if options.tier != "fast" and not options.arguments:
+        test_publishers()
         counted = variant("counters", "TOKTIER_COUNTERS=ON")
         test_counted(counted)
         test_old_reference(counted)
