@@ -172,7 +172,7 @@ def test_old_reference(env: dict[str, str]) -> None:
 
 
 def test_publishers() -> None:
-    """Converted vocabularies against their publishers' encoders, which stay out of `.venv`: they bring many packages."""
+    """Converted vocabularies against their publishers' encoders, which bring many packages and stay out of `.venv`."""
     extra = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]["conversion-test"]
     site, stamp = BUILD / "publishers", BUILD / "publishers.sha256"
     wanted = digest_of(["pyproject.toml"])
