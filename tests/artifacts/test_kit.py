@@ -9,20 +9,24 @@ import stat
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.artifacts.conftest import pin, tokenizer_bytes
 from tests.cli.command import check_document, run, validator
 from tests.support.tiny_wheels import make_wheel
 from toktier import resources
 from toktier.artifacts import kit as kit_module
 from toktier.artifacts import verify_kit
+from toktier.artifacts.cache import ArtifactCache
 from toktier.artifacts.kit import KitReport, make_kit
 from toktier.artifacts.kit_wheels import PINS_MEMBER
+from toktier.artifacts.pins import SCHEMA, SCHEMA_VERSION, Pins, parse_pins, root_digest
 from toktier.canonical import canonical_json
-from toktier.config import Config, resolve_settings
+from toktier.config import Config, Settings, resolve_settings
 from toktier.errors import (
     ArtifactNotFound,
     EnvironmentFault,
@@ -186,9 +190,6 @@ def test_families_that_cannot_be_had(
 
 
 def test_a_wheel_of_other_pins_is_refused(tmp_path: Path, index: Path) -> None:
-    from tests.artifacts.conftest import pin
-    from toktier.artifacts.pins import SCHEMA, SCHEMA_VERSION, root_digest
-
     document: dict[str, Any] = {"schema": SCHEMA, "schema_version": SCHEMA_VERSION}
     document["families"] = {
         MINI: {"repo_id": None, "revision": None, "shipped": True, "files": {"tokenizer.json": pin(b"other")}}
@@ -199,6 +200,73 @@ def test_a_wheel_of_other_pins_is_refused(tmp_path: Path, index: Path) -> None:
     with pytest.raises(UsageError, match=f"pins other files under {MINI}"):
         make(tmp_path, other)
     assert left(tmp_path) == []
+
+
+@dataclass(frozen=True)
+class Bundled:
+    """A family that is not shipped, in a cache without its side file; `own`: a wheel with the same pins."""
+
+    pins: Pins
+    own: Path
+    settings: Settings
+
+    def make(self, out: Path, families: tuple[str, ...] = ("alpha",), **more: Any) -> KitReport:
+        return make_kit(
+            list(families),
+            self.settings,
+            out,
+            wheel=self.own,
+            timeout=60,
+            notify=lambda _: None,
+            pins=self.pins,
+            **more,
+        )
+
+
+@pytest.fixture
+def bundled(tmp_path: Path, index: Path) -> Bundled:
+    data = tokenizer_bytes(1)
+    files = {"tokenizer.json": pin(data), "tokenizer_config.json": pin(b"{}")}
+    shipped = {"tokenizer.json": pin(b"[]")}
+    document: dict[str, Any] = {
+        "schema": SCHEMA,
+        "schema_version": SCHEMA_VERSION,
+        "families": {
+            "alpha": {"repo_id": "org/Alpha", "revision": "a" * 40, "files": files},
+            "mini": {"repo_id": None, "revision": None, "shipped": True, "files": shipped},
+        },
+    }
+    document["root_digest"] = root_digest(document)
+    table = json.dumps(document).encode()
+    pins = parse_pins(table)
+    own = make_wheel(tmp_path / "ours", "toktier", requires=["a"], tag=TAG, members={PINS_MEMBER: table})
+    settings = resolve_settings(Config(home=tmp_path / "home", offline=True), environ={})
+    ArtifactCache(settings.require_cache()).store(pins.family("alpha").tokenizer, data)
+    return Bundled(pins, own, settings)
+
+
+def test_a_family_comes_in_the_bundle_and_what_lacks_is_said(tmp_path: Path, bundled: Bundled) -> None:
+    report = bundled.make(tmp_path / "out" / "kit", ("mini", "alpha", "alpha"))
+    validator("kit").validate(report.manifest)
+    families = [(e["family"], e["comes_in"], e["missing"]) for e in report.manifest["families"]]
+    assert families == [("alpha", "bundle.tar", ["tokenizer_config.json"]), ("mini", bundled.own.name, [])]
+    assert (report.manifest["bundle"], report.manifest["signature"]) == ("bundle.tar", None)
+    assert "    toktier artifacts import bundle.tar\n" in (report.path / "INSTALL.txt").read_text("ascii")
+    assert report.digest == bundled.make(tmp_path / "out" / "again", ("alpha", "mini")).digest
+
+
+def test_a_signed_kit(tmp_path: Path, bundled: Bundled) -> None:
+    serialization = pytest.importorskip("cryptography.hazmat.primitives.serialization")
+    ed25519 = pytest.importorskip("cryptography.hazmat.primitives.asymmetric.ed25519")
+    key = tmp_path / "key.pem"
+    form = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    key.write_bytes(ed25519.Ed25519PrivateKey.generate().private_bytes(*form))
+    key.chmod(0o600)
+    report = bundled.make(tmp_path / "out" / "kit", sign_key=key)
+    assert report.manifest["signature"] == "bundle.tar.sig.json"
+    assert (report.path / "bundle.tar.sig.json").is_file()
+    with pytest.raises(UsageError, match="part of our wheel"):
+        bundled.make(tmp_path / "out" / "none", ("mini",), sign_key=key)
 
 
 def test_nothing_is_left_when_a_dependency_lacks(tmp_path: Path, own: Path, index: Path) -> None:

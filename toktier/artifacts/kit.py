@@ -25,6 +25,7 @@ from toktier.artifacts.export import export_bundle
 from toktier.artifacts.fetch import fetch, not_found
 from toktier.artifacts.kit_wheels import dependency_wheels, own_pins, own_wheel, target_of
 from toktier.artifacts.pins import Family, Pins, shipped_pins
+from toktier.artifacts.signatures import signature_path
 from toktier.artifacts.wheel_target import Target, Wheel
 from toktier.canonical import canonical_json
 from toktier.config import Settings
@@ -68,6 +69,7 @@ def make_kit(
     python: str | None = None,
     platform: str | None = None,
     wheel: Path | None = None,
+    sign_key: Path | None = None,
     timeout: float = DEFAULT_TIMEOUT,
     notify: Notify,
     pins: Pins | None = None,
@@ -75,12 +77,18 @@ def make_kit(
     """Makes the kit of the families `names` in `out`, which must not exist or be an empty directory.
 
     `python` and `platform` name the target (default: what the wheel is made for), `wheel` our own wheel (default: built
-    from the checkout). `timeout` in seconds, for the build and for each round of downloads. Families that are not in
-    the cache are fetched. Raises UsageError, UnknownFamily, ArtifactNotFound, SourceUnreachable, BackendUnavailable,
-    BundleInvalid, EnvironmentFault.
+    from the checkout), `sign_key` an Ed25519 key that signs the bundle. `timeout` in seconds, for the build and for
+    each round of downloads. Families that are not in the cache are fetched. Raises UsageError, UnknownFamily,
+    ArtifactNotFound, SourceUnreachable, BackendUnavailable, BundleInvalid, EnvironmentFault.
     """
     pins = pins or shipped_pins()
     families = [pins.family(name) for name in sorted(set(names))]
+    bundled = [family for family in families if not family.shipped]
+    if sign_key is not None and not bundled:
+        raise UsageError(
+            "a signature is over the bundle, and these families need none: they are part of our wheel",
+            remedy="leave --sign out, or name a family that is not shipped",
+        )
     out = Path(os.path.abspath(out))
     _require_free(out)
     make_directory(out.parent, DIRECTORY_MODE)
@@ -95,14 +103,16 @@ def make_kit(
         own = own_wheel(wheel, scratch, timeout, notify)
         _require_equal_pins(families, pins, own_pins(own), own)
         target = target_of(own, python, platform)
-        bundled = [family for family in families if not family.shipped]
         for family in bundled:
             _bring(family, settings, pins, notify)
+        missing: dict[str, list[str]] = {}
         if bundled:
-            export_bundle([family.name for family in bundled], pins, settings, kit / BUNDLE)
+            names = [family.name for family in bundled]
+            exported = export_bundle(names, pins, settings, kit / BUNDLE, sign_key=sign_key)
+            missing = {entry.family.name: list(entry.missing) for entry in exported.families}
         notify(f"downloading what toktier needs on {target}")
         wheels = dependency_wheels(own, target, scratch, offline=settings.offline, timeout=timeout)
-        manifest = _fill(kit, own, wheels, target, families)
+        manifest = _fill(kit, own, wheels, target, families, missing)
         digest, files, size = _seal(kit, manifest)
         _rename(kit, out)
     except OSError as error:
@@ -149,7 +159,14 @@ def _bring(family: Family, settings: Settings, pins: Pins, notify: Notify) -> No
         raise not_found(family, settings, report)
 
 
-def _fill(kit: Path, own: Wheel, wheels: list[Wheel], target: Target, families: list[Family]) -> dict[str, Any]:
+def _fill(
+    kit: Path,
+    own: Wheel,
+    wheels: list[Wheel],
+    target: Target,
+    families: list[Family],
+    missing: dict[str, list[str]],
+) -> dict[str, Any]:
     """Everything but kit.json and SHA256SUMS; gives what kit.json will say, but for the list of files."""
     shutil.copyfile(own.path, kit / own.path.name)
     (kit / WHEELS).mkdir()
@@ -157,7 +174,7 @@ def _fill(kit: Path, own: Wheel, wheels: list[Wheel], target: Target, families: 
         shutil.move(wheel.path, kit / WHEELS / wheel.path.name)
     shutil.copyfile(verify_kit.__file__, kit / VERIFIER)
     _copy_notices(own, kit)
-    bundled = (kit / BUNDLE).exists()
+    bundled, signature = (kit / BUNDLE).exists(), signature_path(kit / BUNDLE)
     (kit / INSTALL).write_text(install_text(own, target, families, bundled), "ascii")
     return {
         "schema": SCHEMA,
@@ -171,10 +188,12 @@ def _fill(kit: Path, own: Wheel, wheels: list[Wheel], target: Target, families: 
                 "revision": family.revision,
                 "sha256": family.tokenizer.sha256,
                 "comes_in": own.path.name if family.shipped else BUNDLE,
+                "missing": missing.get(family.name, []),
             }
             for family in families
         ],
         "bundle": BUNDLE if bundled else None,
+        "signature": signature.name if signature.exists() else None,
         "wheels": [_wheel_entry(wheel, f"{WHEELS}/{wheel.path.name}") for wheel in wheels],
         "cubins": [],  # this version ships none
     }

@@ -28,6 +28,9 @@ def kit(
     wheel: Annotated[
         Path | None, typer.Option("--wheel", metavar="FILE", help="Our own wheel. Default: built from the checkout.")
     ] = None,
+    sign: Annotated[
+        Path | None, typer.Option("--sign", metavar="KEY", help="Sign the bundle with this Ed25519 key (PEM).")
+    ] = None,
     timeout: Annotated[
         float, typer.Option(metavar="SECONDS", help="Seconds for the build, and for each round of downloads.", min=1)
     ] = DEFAULT_TIMEOUT,
@@ -40,7 +43,7 @@ def kit(
     invocation: Invocation = ctx.obj
     report = make_kit(
         families, options.settings_of(invocation), out,
-        python=python, platform=platform, wheel=wheel, timeout=timeout, notify=invocation.note,
+        python=python, platform=platform, wheel=wheel, sign_key=sign, timeout=timeout, notify=invocation.note,
     )  # fmt: skip
     return Result("artifacts_kit", lambda: _document(report), lambda: _text(report))
 
@@ -50,7 +53,10 @@ def _document(report: KitReport) -> dict[str, Any]:
 
 
 def _text(report: KitReport) -> str:
-    lines = [f"{entry['family']}: in {entry['comes_in']}" for entry in report.manifest["families"]]
+    lines = []
+    for entry in report.manifest["families"]:
+        without = f", without {', '.join(entry['missing'])}" if entry["missing"] else ""
+        lines.append(f"{entry['family']}: in {entry['comes_in']}{without}")
     own, wheels = report.manifest["toktier"], len(report.manifest["wheels"])
     lines += [
         f"toktier {own['version']} and {wheels} wheels for {report.target} or newer; cubins: none",
