@@ -105,7 +105,12 @@ def test_explain_before_and_after_a_call() -> None:
     assert report["counters"]["reasons"] == {}
     assert "status untested: no registry" in report["verdict"]
     assert any("registry: absent" in gate["summary"] and gate["open"] for gate in report["gates"])
-    assert report["model_resolution"] == {"family": None, "source": "file", "path": str(BYTE_LEVEL)}
+    assert report["model_resolution"] == {
+        "family": None,
+        "source": "file",
+        "path": str(BYTE_LEVEL),
+        "side_file": None,
+    }
     assert json.loads(json.dumps(report)) == report
 
 

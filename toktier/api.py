@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import os
 import warnings
+from pathlib import Path
 from typing import Any
 
 from toktier.config import Config, Settings, resolve_settings
@@ -18,12 +19,22 @@ from toktier.errors import (
     BackendUnavailable,
     ProgramCorrupt,
     ProgramUnsupported,
+    ToktierError,
 )
-from toktier.labels import shown_path
+from toktier.labels import quoted, shown_path
 from toktier.program.store import ProgramInfo, load_or_compile
 from toktier.routing.plan import Plan, ProgramFacts, Request, plan
 from toktier.routing.probe import probe
-from toktier.routing.vocabulary import BackendId, Device, RoutingPolicy, parse_backend, parse_device, parse_policy
+from toktier.routing.vocabulary import (
+    BackendId,
+    Device,
+    RoutingPolicy,
+    Sidecar,
+    parse_backend,
+    parse_device,
+    parse_policy,
+    parse_sidecar,
+)
 
 try:
     from toktier._native import Program
@@ -48,12 +59,15 @@ def load(
     policy: RoutingPolicy | str = RoutingPolicy.CERTIFIED,
     tokenizer: BackendId | str | None = None,
     device: Device | str = Device.AUTO,
+    sidecar: Sidecar | str = Sidecar.REPORT,
     config: Config | None = None,
 ) -> Tokenizer:
     """The tokenizer of a pinned family, from the verified cache; fetched first when it is not there, unless offline.
 
-    `tokenizer`: "auto" or the id of a backend. None leaves it to `config`, config.toml and TOKTIER_TOKENIZER. Raises
-    UnknownFamily, ArtifactNotFound, ArtifactHashMismatch, and what `from_file` raises.
+    `tokenizer`: "auto" or the id of a backend. None leaves it to `config`, config.toml and TOKTIER_TOKENIZER.
+    `sidecar`: "report" follows tokenizer.json alone and warns of added tokens that only tokenizer_config.json declares;
+    "merge" adds them, as transformers does. Raises UnknownFamily, ArtifactNotFound, ArtifactHashMismatch, and what
+    `from_file` raises.
     """
     settings = resolve_settings(config)
     request = _request(settings, policy, tokenizer, device)
@@ -61,7 +75,11 @@ def load(
 
     artifact = obtain(family, settings)
     resolution = {"family": artifact.family.name, "source": artifact.source, "path": str(artifact.path)}
-    return _open(artifact.path, settings, request, resolution, family, artifact.sha256)
+    from toktier.artifacts import side_files
+
+    side = side_files.of_family(artifact.family, settings)
+    path, sha256 = _followed(artifact.path, artifact.sha256, side, sidecar, settings, resolution, family)
+    return _open(path, settings, request, resolution, family, sha256)
 
 
 def from_file(
@@ -70,6 +88,7 @@ def from_file(
     policy: RoutingPolicy | str = RoutingPolicy.CERTIFIED,
     tokenizer: BackendId | str | None = None,
     device: Device | str = Device.AUTO,
+    sidecar: Sidecar | str = Sidecar.REPORT,
     config: Config | None = None,
 ) -> Tokenizer:
     """The tokenizer of a tokenizer.json on this host; arguments as for `load`.
@@ -81,7 +100,11 @@ def from_file(
     settings = resolve_settings(config)
     request = _request(settings, policy, tokenizer, device)
     resolution = {"family": None, "source": "file", "path": os.fspath(path)}
-    return _open(path, settings, request, resolution, shown_path(path), None)
+    from toktier.artifacts import side_files
+
+    name = shown_path(path)
+    path, sha256 = _followed(path, None, side_files.beside(path), sidecar, settings, resolution, name)
+    return _open(path, settings, request, resolution, name, sha256)
 
 
 def from_pretrained(
@@ -91,6 +114,7 @@ def from_pretrained(
     policy: RoutingPolicy | str = RoutingPolicy.CERTIFIED,
     tokenizer: BackendId | str | None = None,
     device: Device | str = Device.AUTO,
+    sidecar: Sidecar | str = Sidecar.REPORT,
     config: Config | None = None,
 ) -> Tokenizer:
     """The tokenizer of a hub repository: from the hub's cache on this host, the imported artifacts, or the hub.
@@ -108,7 +132,53 @@ def from_pretrained(
     found = pretrained.find(repo_id, revision, settings)
     resolution = pretrained.resolution(found, pretrained.identify(found, settings))
     name = repo_id if found.revision is None else f"{repo_id}@{found.revision[:12]}"
-    return _open(found.path, settings, request, resolution, name, found.sha256)
+    side = pretrained.side_file(found, settings, wanted=parse_sidecar(sidecar) is Sidecar.MERGE)
+    path, sha256 = _followed(found.path, found.sha256, side, sidecar, settings, resolution, name)
+    return _open(path, settings, request, resolution, name, sha256)
+
+
+def _followed(
+    path: str | os.PathLike[str],
+    sha256: str | None,
+    side: Path | None,
+    sidecar: Sidecar | str,
+    settings: Settings,
+    resolution: dict[str, Any],
+    name: str,
+) -> tuple[str | os.PathLike[str], str | None]:
+    """The file that is compiled and its digest where it is known: the tokenizer.json, or the one merged with its side
+    file. Writes the member `side_file` of `resolution`."""
+    merge = parse_sidecar(sidecar) is Sidecar.MERGE
+    resolution["side_file"] = None if side is None else {"path": str(side), "merged": merge}
+    if not merge:
+        return path, sha256
+    if side is None:
+        raise ArtifactNotFound(
+            f'{name}: sidecar is "merge", and there is no tokenizer_config.json beside it',
+            details={"path": os.fspath(path)},
+            remedy="leave sidecar out, or bring the file (a pinned family: `toktier artifacts fetch NAME --complete`)",
+        )
+    from toktier.artifacts.side_files import merged_file
+
+    target = merged_file(path, side, settings, name)
+    resolution["side_file"]["merged_path"] = str(target)
+    return target, None
+
+
+def _report_side_file(resolution: dict[str, Any], facts: FastCpuBackend | HfBackend) -> None:
+    """Writes down which tokens the side file declares and the tokenizer has not; a side file that cannot be read is no
+    reason to refuse the tokenizer.json."""
+    told = resolution.get("side_file")
+    if told is None or told["merged"] or "missing" in told:
+        return
+    from toktier.artifacts.side_files import read_declared
+    from toktier.program.side_file import missing
+
+    told["missing"], told["problem"] = [], None
+    try:
+        told["missing"] = missing(read_declared(Path(told["path"])), facts.token_to_id, facts.special_tokens)
+    except ToktierError as error:
+        told["problem"] = error.message
 
 
 def _request(
@@ -164,8 +234,9 @@ def _open(
     reference = HfBackend(ArtifactSource(path, facts.artifact_sha256, name))
     if native is None:
         reference.load()  # a file that the reference cannot load either is refused now, not at the first text
+    _report_side_file(resolution, native or reference)
     if not quiet:
-        _warn(decided, info, name)
+        _warn(decided, info, name, (resolution.get("side_file") or {}).get("missing") or [])
     place = os.path.abspath(path)
     return Tokenizer(
         decided,
@@ -212,7 +283,7 @@ def _program_facts(info: ProgramInfo | None) -> dict[str, Any] | None:
     }
 
 
-def _warn(decided: Plan, info: ProgramInfo | None, name: str) -> None:
+def _warn(decided: Plan, info: ProgramInfo | None, name: str, undeclared: list[str]) -> None:
     """At most one warning for a tokenizer and a reason, attributed to the caller of load() and its like."""
     gate = decided.involuntary
     if gate is not None and gate.reason is not None:
@@ -220,3 +291,11 @@ def _warn(decided: Plan, info: ProgramInfo | None, name: str) -> None:
         warnings.warn(text, ToktierWarning, stacklevel=4)
     if info is not None and info.notice is not None:
         warnings.warn(f"{name}: {info.notice}", ToktierWarning, stacklevel=4)
+    if undeclared:
+        some = ", ".join(quoted(content) for content in undeclared[:3]) + (", ..." if len(undeclared) > 3 else "")
+        text = (
+            f"{name}: tokenizer_config.json declares {len(undeclared)} added tokens that tokenizer.json has not"
+            f' ({some}); they are ordinary text here, as for the reference; sidecar="merge" adds them as transformers'
+            " does"
+        )
+        warnings.warn(text, ToktierWarning, stacklevel=4)

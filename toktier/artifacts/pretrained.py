@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from toktier.artifacts import side_files
 from toktier.artifacts.cache import ArtifactCache, hash_file
 from toktier.artifacts.hub_refs import (
     COMMIT,
@@ -31,6 +32,7 @@ from toktier.artifacts.siblings import SAME_BYTES, Basis, Siblings, shipped_sibl
 from toktier.config import Settings
 from toktier.errors import ArtifactHashMismatch, ArtifactNotFound, ProgramUnsupported
 from toktier.labels import quoted, shown_path
+from toktier.program.side_file import SIDE_FILE
 from toktier.storage import environment_fault
 
 DEFAULT_REVISION = "main"
@@ -254,6 +256,24 @@ def identify(
         if fingerprint is not None and _fingerprint(path, settings, digest) == fingerprint:
             return Identity(family.name, EQUIVALENT, digest)
     return Identity(None, None, None, _problem(found, fingerprint, compared))
+
+
+def side_file(found: Pretrained, settings: Settings, *, wanted: bool) -> Path | None:
+    """The tokenizer_config.json of the same revision where it is on this host; with `wanted` the hub is asked too.
+
+    None where it is nowhere; SourceUnreachable where it is wanted and the hub does not give it.
+    """
+    if found.source not in ("hub-cache", "hub"):
+        pinned = found.audited
+        return None if pinned is None or pinned.family is None else side_files.of_family(pinned.family, settings)
+    here = side_files.beside(found.path)
+    if here is not None or not wanted or settings.offline or found.revision is None:
+        return here
+    from toktier.artifacts.network_sources import DEFAULT_TIMEOUT, hub_file
+
+    # .../models--ORG--NAME/snapshots/COMMIT/tokenizer.json
+    root, remedy = found.path.parents[3], "leave sidecar out: the tokenizer.json alone is followed then"
+    return hub_file(found.repo_id, found.revision, SIDE_FILE, root, DEFAULT_TIMEOUT, remedy=remedy)
 
 
 def _problem(found: Pretrained, fingerprint: str | None, compared: list[str]) -> str:

@@ -51,6 +51,13 @@ class Device(enum.StrEnum):
     CUDA = "cuda"
 
 
+class Sidecar(enum.StrEnum):
+    """What becomes of a tokenizer_config.json beside the tokenizer.json: reported, or merged into it."""
+
+    REPORT = "report"
+    MERGE = "merge"
+
+
 AUTO = "auto"
 """The value of `tokenizer=` that leaves the choice of the backend to the plan."""
 
@@ -136,6 +143,11 @@ def parse_policy(value: object) -> RoutingPolicy:
 def parse_backend(value: object) -> BackendId | None:
     """The backend of this name, None for "auto". Raises ConfigInvalid."""
     return None if value == AUTO else _choice(BackendId, "tokenizer backend", value, (AUTO,))
+
+
+def parse_sidecar(value: object) -> Sidecar:
+    """The treatment of a side file of this name (a member passes through). Raises ConfigInvalid."""
+    return _choice(Sidecar, "sidecar", value)
 
 
 def parse_device(value: object) -> Device:
