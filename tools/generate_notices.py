@@ -33,6 +33,7 @@ UNICODE_LICENCE = REPOSITORY / "legal" / "unicode-3.0.txt"
 SPEC_VERSION = "1.6"
 LINKED = "nanobind"  # compiled into the native module, with the hash map that it carries
 ROBIN_MAP_HEADER = "nanobind/ext/robin_map/include/tsl/robin_map.h"
+DEVELOPMENT = ("dev", "conversion-test")  # extras that no user of a wheel installs
 RULE = "-" * 100
 
 # Classifiers that name one SPDX licence; "BSD License" names two, told apart by their text.
@@ -159,7 +160,7 @@ def _requirements() -> list[tuple[str | None, str]]:
     project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text("utf-8"))["project"]
     extras = project.get("optional-dependencies", {})
     wanted = [(None, requirement) for requirement in project["dependencies"]]
-    return wanted + [(extra, r) for extra, found in sorted(extras.items()) if extra != "dev" for r in found]
+    return wanted + [(extra, r) for extra, found in sorted(extras.items()) if extra not in DEVELOPMENT for r in found]
 
 
 def _needed() -> list[Part]:
