@@ -180,16 +180,19 @@ def atomic_write(path: str | os.PathLike[str], data: bytes | bytearray | memoryv
         raise
 
 
-def remove_stale_temporaries(directory: str | os.PathLike[str]) -> int:
-    """Removes what killed writers left in `directory` more than an hour ago; gives the number of files removed.
+def remove_stale_temporaries(
+    directory: str | os.PathLike[str], *, prefix: str = _TEMPORARY_PREFIX, seconds: float = _STALE_SECONDS
+) -> int:
+    """Removes what killed writers left in `directory` more than an hour ago, or files of `prefix` that are `seconds`
+    old; gives the number of files removed.
 
     By age, not by process number: a directory may be shared by hosts or containers whose numbers say nothing here.
     """
     removed = 0
-    oldest = time.time() - _STALE_SECONDS
+    oldest = time.time() - seconds
     with contextlib.suppress(OSError), os.scandir(directory) as entries:
         for entry in entries:
-            if not entry.name.startswith(_TEMPORARY_PREFIX):
+            if not entry.name.startswith(prefix):
                 continue
             with contextlib.suppress(OSError):
                 status = entry.stat(follow_symlinks=False)

@@ -52,6 +52,7 @@ from toktier.storage import (
 NOTE_SCHEMA = "toktier.family_note"
 CHUNK = 1 << 20
 MAX_NOTE_BYTES = 1 << 16
+STALE_PART_SECONDS = 7 * 86_400.0
 STALE_STAGING_SECONDS = 86_400.0
 
 
@@ -314,6 +315,7 @@ class ArtifactCache:
                 directories += [parent / e.name for e in entries if e.is_dir(follow_symlinks=False)]
         for directory in directories:
             remove_stale_temporaries(directory)
+        remove_stale_temporaries(self.root / "parts", prefix="", seconds=STALE_PART_SECONDS)
 
     def lock(self, name: str, timeout: float = 60.0) -> FileLock:
         """The lock of one blob or one family. Makes its directory."""
