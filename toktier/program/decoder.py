@@ -11,12 +11,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from toktier.errors import ProgramUnsupported
 from toktier.program.byte_trie import little_endian
-from toktier.program.json_fields import MAX_U32, MAX_U64, Fields, malformed, pattern, unsupported_type
+from toktier.program.json_fields import MAX_U32, MAX_U64, Fields, components, malformed, pattern, unsupported_type
 from toktier.program.layout import DecoderOp
-
-MAX_NESTING = 32  # Sequences in Sequences
 
 
 @dataclass(frozen=True)
@@ -61,7 +58,8 @@ def read_decoder(value: Any, path: str = "decoder") -> Decoder:
     if value is None:
         return Decoder(None)
     reader = _Reader()
-    reader.read(value, path, 0)
+    for fields, kind in components(value, path, "decoders"):
+        reader.read(fields, kind)
     if reader.delegated is not None:
         return Decoder((), reader.delegated, value)
     return Decoder(tuple(reader.steps))
@@ -72,15 +70,8 @@ class _Reader:
         self.steps: list[DecoderStep] = []
         self.delegated: tuple[str, str] | None = None
 
-    def read(self, value: Any, path: str, depth: int) -> None:
-        fields = Fields(value, path)
-        kind = fields.component_type()
-        if kind == "Sequence":
-            if depth == MAX_NESTING:
-                raise ProgramUnsupported(path, "Sequences nested too deeply")
-            for index, item in enumerate(fields.array("decoders")):
-                self.read(item, f"{path}.decoders[{index}]", depth + 1)
-        elif kind == "ByteLevel":
+    def read(self, fields: Fields, kind: str) -> None:
+        if kind == "ByteLevel":
             fields.boolean("add_prefix_space")
             fields.boolean("trim_offsets")
             fields.boolean("use_regex", True)
@@ -105,10 +96,9 @@ class _Reader:
             for name, take in _DELEGATED[kind].items():
                 if fields.has(name):
                     take(fields, name)
-            self._delegate(f"{path}.type", kind)
+            self._delegate(fields.place("type"), kind)
         else:
             raise unsupported_type(fields, kind)
-        fields.done()
 
     def _delegate(self, path: str, component: str) -> None:
         self.delegated = self.delegated or (path, component)
@@ -121,6 +111,12 @@ def _character(fields: Fields, name: str) -> str:
     return text
 
 
+def _boolean_or_null(fields: Fields, name: str) -> None:
+    value = fields.take(name)
+    if value is not None and not isinstance(value, bool):
+        raise malformed(fields.place(name), "true, false or null", value)
+
+
 # Decoders of the reference that the engine has not, with the types of their fields.
 _DELEGATED: dict[str, dict[str, Callable[[Fields, str], Any]]] = {
     "BPEDecoder": {"suffix": Fields.string},
@@ -129,7 +125,7 @@ _DELEGATED: dict[str, dict[str, Callable[[Fields, str], Any]]] = {
         "replacement": _character,
         "add_prefix_space": Fields.boolean,
         "prepend_scheme": Fields.string,
-        "split": Fields.boolean,
+        "split": _boolean_or_null,
         "str_rep": Fields.string,
     },
     "WordPiece": {"prefix": Fields.string, "cleanup": Fields.boolean},

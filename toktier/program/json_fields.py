@@ -8,6 +8,7 @@ means.
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from toktier.errors import NotATokenizer, ProgramUnsupported
@@ -16,6 +17,7 @@ from toktier.program.strict_json import RepeatedKeys
 
 MAX_U32 = 0xFFFFFFFF
 MAX_U64 = 0xFFFFFFFFFFFFFFFF
+MAX_NESTING = 32  # Sequences in Sequences
 
 _MISSING = object()
 
@@ -45,7 +47,10 @@ class Fields:
     """The fields of the object at `path`; `take` what is known, then `done`."""
 
     def __init__(self, value: Any, path: str) -> None:
-        """Raises NotATokenizer when `value` is no object, ProgramUnsupported when a key stands in it twice."""
+        """Raises NotATokenizer when `value` is no object, ProgramUnsupported when a key stands in it twice, and for an
+        array: the reference takes many objects as the array of their fields."""
+        if isinstance(value, list) and value:
+            raise ProgramUnsupported(path, f"{describe(value)}, where an object is usual")
         if not isinstance(value, dict):
             raise malformed(path, "an object", value)
         self.path = path
@@ -97,15 +102,45 @@ class Fields:
         return value
 
     def component_type(self) -> str:
-        """The field `type` of a pipeline component. An absent one is declined: the reference then guesses."""
+        """The field `type` of a pipeline component. One that is absent or no string is declined: the reference then
+        guesses from the other fields."""
         if not self.has("type"):
             raise ProgramUnsupported(self.place("type"), "missing")
-        return self.string("type")
+        kind = self.take("type")
+        if not isinstance(kind, str):
+            raise ProgramUnsupported(self.place("type"), describe(kind))
+        return kind
 
     def done(self) -> None:
         """Raises ProgramUnsupported when a field was not taken."""
         for name, value in self._left.items():
             raise ProgramUnsupported(self.place(name), describe(value))
+
+
+def components(
+    value: Any, path: str, member: str, check: Callable[[Fields, str], None] = lambda fields, kind: None, depth: int = 0
+) -> Iterator[tuple[Fields, str]]:
+    """The components of a part of the pipeline with their types, in order, Sequences flattened; each one's fields are
+    done when the next is asked for.
+
+    `member`: the field of a Sequence that holds its components. `check` sees every component before anything of it is
+    read, Sequences too. None has no components.
+    """
+    if value is None:
+        return
+    fields = Fields(value, path)
+    kind = fields.component_type()
+    check(fields, kind)
+    if kind != "Sequence":
+        yield fields, kind
+    elif depth == MAX_NESTING:
+        raise ProgramUnsupported(path, "Sequences nested too deeply")
+    else:
+        for index, item in enumerate(fields.array(member)):
+            if item is None:
+                raise malformed(f"{path}.{member}[{index}]", "an object", item)
+            yield from components(item, f"{path}.{member}[{index}]", member, check, depth + 1)
+    fields.done()
 
 
 def unsupported_type(fields: Fields, kind: str) -> ProgramUnsupported:

@@ -18,10 +18,9 @@ from toktier.program import unicode
 from toktier.program.byte_trie import little_endian
 from toktier.program.code_point_sets import contains, marks
 from toktier.program.code_point_trie import build_trie
-from toktier.program.json_fields import Fields, pattern, unsupported_type
+from toktier.program.json_fields import Fields, components, pattern, unsupported_type
 from toktier.program.layout import NormalizerOp
 
-MAX_NESTING = 32  # Sequences in Sequences
 MAX_GROWTH = 256  # times that replacements in a row may lengthen a text; real ones: 3
 UNICODE_FORMS = {
     NormalizerOp.NFC: "NFC",
@@ -63,8 +62,8 @@ def read_normalizer(value: Any, path: str = "normalizer") -> tuple[NormalizerSte
     Raises NotATokenizer for what the reference cannot load, ProgramUnsupported for what is not understood.
     """
     steps: list[NormalizerStep] = []
-    if value is not None:
-        _read(value, path, steps, 0)
+    for fields, kind in components(value, path, "normalizers"):
+        _read(fields, kind, steps)
     growth = 1.0
     for step in steps:
         if step.op is NormalizerOp.REPLACE:
@@ -78,15 +77,9 @@ def read_normalizer(value: Any, path: str = "normalizer") -> tuple[NormalizerSte
     return tuple(steps)
 
 
-def _read(value: Any, path: str, steps: list[NormalizerStep], depth: int) -> None:
-    fields = Fields(value, path)
-    kind = fields.component_type()
-    if kind == "Sequence":
-        if depth == MAX_NESTING:
-            raise ProgramUnsupported(path, "Sequences nested too deeply")
-        for index, item in enumerate(fields.array("normalizers")):
-            _read(item, f"{path}.normalizers[{index}]", steps, depth + 1)
-    elif kind in _FORM_OPS:
+def _read(fields: Fields, kind: str, steps: list[NormalizerStep]) -> None:
+    path = fields.path
+    if kind in _FORM_OPS:
         steps.append(NormalizerStep(_FORM_OPS[kind], path))
     elif kind == "Lowercase":
         steps.append(NormalizerStep(NormalizerOp.LOWERCASE, path))
@@ -107,7 +100,6 @@ def _read(value: Any, path: str, steps: list[NormalizerStep], depth: int) -> Non
         steps.append(NormalizerStep(NormalizerOp.REPLACE, path, text, replacement))
     else:
         raise unsupported_type(fields, kind)
-    fields.done()
 
 
 def literal_pattern(fields: Fields) -> tuple[bool, str]:

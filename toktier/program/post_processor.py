@@ -10,9 +10,8 @@ from typing import Any
 
 from toktier.errors import ProgramUnsupported
 from toktier.labels import quoted
-from toktier.program.json_fields import MAX_U32, Fields, malformed, unsupported_type
+from toktier.program.json_fields import MAX_U32, Fields, components, malformed, unsupported_type
 
-MAX_NESTING = 32  # Sequences in Sequences
 MAX_TEMPLATE_IDS = 4096
 
 
@@ -45,8 +44,8 @@ class PostProcessor:
 def read_post_processor(value: Any, path: str = "post_processor") -> PostProcessor:
     """Raises NotATokenizer for what the reference cannot load, ProgramUnsupported for what is not understood."""
     reader = _Reader()
-    if value is not None:
-        reader.read(value, path, 0)
+    for fields, kind in components(value, path, "processors", check=_check_fields):
+        reader.read(fields, kind)
     before, after, place = reader.template or ((), (), path)
     trim, prefix = reader.trim or (False, False)
     return PostProcessor(before, after, trim, prefix, place)
@@ -55,20 +54,30 @@ def read_post_processor(value: Any, path: str = "post_processor") -> PostProcess
 _Pairs = tuple[tuple[int, str], ...]
 
 
+# What each kind cannot do without. The reference goes by these fields, and not by the type.
+_NEEDED = {
+    "ByteLevel": ("add_prefix_space", "trim_offsets"),
+    "TemplateProcessing": ("single", "pair", "special_tokens"),
+    "Sequence": ("processors",),
+    "BertProcessing": ("sep", "cls"),
+}
+
+
+def _check_fields(fields: Fields, kind: str) -> None:
+    """Declines a component that is, by its fields, of another kind than it says."""
+    complete = [name for name, needed in _NEEDED.items() if all(map(fields.has, needed))]
+    if kind in _NEEDED and complete and kind not in complete:
+        raise ProgramUnsupported(fields.place("type"), f"{kind}, with the fields of {complete[0]}")
+
+
 class _Reader:
     def __init__(self) -> None:
         self.template: tuple[_Pairs, _Pairs, str] | None = None
         self.trim: tuple[bool, bool] | None = None
 
-    def read(self, value: Any, path: str, depth: int) -> None:
-        fields = Fields(value, path)
-        kind = fields.component_type()
-        if kind == "Sequence":
-            if depth == MAX_NESTING:
-                raise ProgramUnsupported(path, "Sequences nested too deeply")
-            for index, item in enumerate(fields.array("processors")):
-                self.read(item, f"{path}.processors[{index}]", depth + 1)
-        elif kind == "ByteLevel":
+    def read(self, fields: Fields, kind: str) -> None:
+        path = fields.path
+        if kind == "ByteLevel":
             prefix, trim = fields.boolean("add_prefix_space"), fields.boolean("trim_offsets")
             fields.boolean("use_regex", True)
             if trim:
@@ -83,7 +92,6 @@ class _Reader:
             self.template = (before, after, path)
         else:
             raise unsupported_type(fields, kind)
-        fields.done()
 
 
 def _template(fields: Fields) -> tuple[_Pairs, _Pairs]:

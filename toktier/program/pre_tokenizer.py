@@ -16,9 +16,8 @@ from toktier.errors import ProgramUnsupported
 from toktier.program import unicode
 from toktier.program.boundary import Stage
 from toktier.program.byte_runs import ByteRuns, byte_runs, stage_tree
-from toktier.program.json_fields import Fields, pattern, unsupported_type
+from toktier.program.json_fields import Fields, components, pattern, unsupported_type
 
-MAX_NESTING = 32  # Sequences in Sequences
 BEHAVIORS = ("Removed", "Isolated", "MergedWithPrevious", "MergedWithNext", "Contiguous")
 
 # Whether these split at a place depends on nothing but whether matches lie beside it.
@@ -69,8 +68,8 @@ def _splits_by(stage: Stage) -> dict[str, str | None]:
 def read_pre_tokenizer(value: Any, path: str = "pre_tokenizer") -> PreTokenizer:
     """Raises NotATokenizer for what the reference cannot load, ProgramUnsupported for what is not understood."""
     reader = _Reader()
-    if value is not None:
-        reader.read(value, path, 0)
+    for fields, kind in components(value, path, "pretokenizers"):
+        reader.read(fields, kind)
     return PreTokenizer(tuple(reader.stages), reader.byte_level, reader.prefix_space, tuple(reader.byte_runs))
 
 
@@ -81,15 +80,9 @@ class _Reader:
         self.prefix_space = False
         self.byte_runs: list[ByteRuns] = []
 
-    def read(self, value: Any, path: str, depth: int) -> None:
-        fields = Fields(value, path)
-        kind = fields.component_type()
-        if kind == "Sequence":
-            if depth == MAX_NESTING:
-                raise ProgramUnsupported(path, "Sequences nested too deeply")
-            for index, item in enumerate(fields.array("pretokenizers")):
-                self.read(item, f"{path}.pretokenizers[{index}]", depth + 1)
-        elif kind == "ByteLevel":
+    def read(self, fields: Fields, kind: str) -> None:
+        path = fields.path
+        if kind == "ByteLevel":
             self._byte_level(fields)
         elif kind == "Split":
             self._split(fields)
@@ -99,7 +92,6 @@ class _Reader:
             self._char_set(path, "punctuation", fields.choice("behavior", BEHAVIORS, "Isolated"))
         else:
             raise unsupported_type(fields, kind)
-        fields.done()
 
     def _byte_level(self, fields: Fields) -> None:
         if self.byte_level:
