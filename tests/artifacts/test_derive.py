@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import os
 import zipfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +18,7 @@ import pytest
 
 import toktier
 from tests.artifacts.conftest import make_pins, pin
+from tests.artifacts.hub_server import Hub, serve
 from toktier.artifacts import pins as pins_module
 from toktier.artifacts import resolve
 from toktier.artifacts.cache import ArtifactCache
@@ -197,3 +199,34 @@ def test_inputs_are_known_in_the_cache_and_go_with_the_family(derived: Derived) 
 def test_a_pin_of_an_input_and_a_file_must_not_differ(derived: Derived) -> None:
     with pytest.raises(RegistryInvalid, match="one name and other content"):
         pins_of(derived.result, files={"tokenizer.json": pin(b"x"), "tokenizer_config.json": pin(b"y")})
+
+
+def tree() -> dict[str, bytes]:
+    """What the pinned repository serves: inputs, and no tokenizer.json."""
+    return {f"/org/Gamma/resolve/{'c' * 40}/{name}": data for name, data in INPUTS.items()}
+
+
+@pytest.mark.parametrize("by", ["hub", "mirror"])
+def test_inputs_come_over_http(derived: Derived, monkeypatch: pytest.MonkeyPatch, by: str) -> None:
+    for name in [n for n in os.environ if n.lower().endswith("_proxy") or n == "HF_HUB_OFFLINE"]:
+        monkeypatch.delenv(name)
+    settings = resolve_settings(Config(home=derived.settings.home), environ={})
+    with serve(Hub(tree(), static=by == "mirror")) as hub:
+        monkeypatch.setenv("HF_ENDPOINT", hub.url if by == "hub" else "http://127.0.0.1:9")
+        source = None if by == "hub" else hub.url
+        report = fetch("gamma", settings, source=source, pins=derived.pins)
+        assert not any(request.endswith("/tokenizer.json") for request in hub.requests)
+    assert report.loadable
+    assert report.files["tokenizer.json"].outcome == "stored"
+
+
+def test_a_wrong_input_over_http_is_refused(derived: Derived, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [n for n in os.environ if n.lower().endswith("_proxy") or n == "HF_HUB_OFFLINE"]:
+        monkeypatch.delenv(name)
+    settings = resolve_settings(Config(home=derived.settings.home), environ={})
+    with serve(Hub(tree(), "wrong")) as hub:
+        monkeypatch.setenv("HF_ENDPOINT", hub.url)
+        with pytest.raises(ArtifactHashMismatch, match=r"tiktoken\.model"):
+            fetch("gamma", settings, source="hub", pins=derived.pins)
+    assert derived.cache.state(derived.pins.family("gamma").tokenizer).status == "missing"
+    assert derived.cache.state(derived.pins.family("gamma").inputs["tiktoken.model"]).status == "missing"
