@@ -27,7 +27,7 @@ from toktier.artifacts.bundle_manifest import (
     parse_manifest,
 )
 from toktier.artifacts.bundle_tar import CHUNK, ArchiveReader, Header, Source
-from toktier.artifacts.tar import BLOCK, looks_like_tar
+from toktier.artifacts.tar import BLOCK, TarReader, looks_like_tar
 from toktier.artifacts.zstd_frame import MAGIC, ZstdFrame, is_skippable
 from toktier.errors import BundleInvalid
 from toktier.labels import shown, shown_path
@@ -79,8 +79,9 @@ def _nowhere(_: bytes) -> None:
 
 
 def looks_like_bundle(path: Path) -> bool:
-    """Whether a path is to be read as a bundle: its first member says so, or it is named like one and its beginning
-    is no archive that another reader could want. Raises EnvironmentFault when it cannot be read."""
+    """Whether a path is to be read as a bundle: a plain or zstd-compressed tar with a manifest in it, or a file that is
+    named like one and whose beginning is no archive that another reader could want. Raises EnvironmentFault when it
+    cannot be read."""
     if path.is_dir() or not path.exists():
         return False
     fault = FaultMaker(path)
@@ -90,14 +91,40 @@ def looks_like_bundle(path: Path) -> bool:
             compressed = head.startswith(MAGIC)
             source: Source = ZstdFrame(stream, fault) if compressed else stream
             first = ArchiveReader(source, fault).take(BLOCK)
+            if looks_like_tar(first) and _is_manifest(first[:100].split(b"\0")[0].decode("ascii", "replace")):
+                return True
+            rest = ArchiveReader(_After(first, source), fault, limit=MAX_ARCHIVE_BYTES)
+            if looks_like_tar(first) and _holds_a_manifest(rest, path):
+                return True  # in the wrong place: to be refused as a bundle, not searched as an archive
     except BundleInvalid:
         return path.name.endswith(SUFFIXES)
     except OSError as error:
         raise environment_fault(error, "read", shown_path(path)) from None
-    name = first[:100].split(b"\0")[0]
-    if name in (MANIFEST_NAME.encode(), INDEX_NAME.encode()):
-        return True
     return path.name.endswith(SUFFIXES) and not looks_like_tar(first)
+
+
+def _is_manifest(name: str) -> bool:
+    return name in (MANIFEST_NAME, INDEX_NAME)
+
+
+def _holds_a_manifest(archive: Source, path: Path) -> bool:
+    try:
+        return any(_is_manifest(member.name) for member in TarReader(archive, path))
+    except BundleInvalid:
+        return False  # whoever searches the archive will say what is wrong with it
+
+
+class _After:
+    """A block that was read already, and the rest."""
+
+    def __init__(self, block: bytes, rest: Source) -> None:
+        self._block, self._rest = block, rest
+
+    def read(self, count: int, /) -> bytes:
+        if self._block:
+            data, self._block = self._block[:count], self._block[count:]
+            return data
+        return self._rest.read(count)
 
 
 def read_bundle(path: Path, visitor: Visitor) -> BundleContent:
@@ -127,7 +154,7 @@ class _Reading:
     def run(self) -> BundleContent:
         archive = self._archive
         first = archive.header()
-        if first is None or first.name not in (MANIFEST_NAME, INDEX_NAME):
+        if first is None or not _is_manifest(first.name):
             raise archive.fault(Reason.NOT_A_BUNDLE)
         several = first.name == INDEX_NAME
         parts = self._parts(archive, first) if several else (self._part(archive, first),)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from toktier.artifacts.bundle_faults import FaultMaker, Reason
-from toktier.artifacts.tar import BLOCK
+from toktier.artifacts.tar import BLOCK, looks_like_tar
 from toktier.labels import shown
 
 CHUNK = 256 << 10
@@ -110,7 +110,11 @@ class ArchiveReader:
     def header(self) -> Header | None:
         """The next header, or None at the end mark. Raises BundleInvalid for anything but a plain regular file."""
         block = self.take(BLOCK)
-        return None if block == _ZEROS else self._parsed(block)
+        if block == _ZEROS:
+            return None
+        if self.offset == BLOCK and not looks_like_tar(block):
+            raise self.fault(Reason.NOT_A_BUNDLE)
+        return self._parsed(block)
 
     def end_member(self, header: Header) -> None:
         """Reads over the padding."""
@@ -118,16 +122,9 @@ class ArchiveReader:
             raise self.fault(Reason.MEMBER_PADDING, member=shown(header.name))
 
     def end(self) -> None:
-        """The second zero block and what may follow it, after `header` gave None."""
-        if self.take(BLOCK) != _ZEROS:
+        """The second zero block, zeros up to the end of the record, and nothing more, after `header` gave None."""
+        if self.take(BLOCK).strip(b"\0") or self.take(-self.offset % RECORD).strip(b"\0") or self.read(1):
             raise self.fault(Reason.TRAILING_DATA)
-        left = RECORD
-        while data := self.read(CHUNK):
-            left -= len(data)
-            if left < 0 or data.strip(b"\0"):
-                raise self.fault(Reason.TRAILING_DATA)
-        if self.offset % BLOCK:
-            raise self.fault(Reason.TRUNCATED)
 
     def _parsed(self, block: bytes) -> Header:
         if self._octal(block[148:156], "checksum") != sum(block) - sum(block[148:156]) + 8 * 0x20:
