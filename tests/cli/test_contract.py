@@ -57,6 +57,8 @@ LINES: list[tuple[tuple[str, ...], int]] = [
     (("artifacts", "verify", "qwen3_8b"), 3),
     (("artifacts", "remove", "qwen3_8b"), 3),
     (("artifacts", "remove", "toktier_mini"), 3),
+    (("artifacts", "check-conversion", "qwen3_8b"), 2),
+    (("artifacts", "check-conversion", "kimi_k3", "--offline"), 3),
     (("inspect",), 0),
     (("inspect", "qwen3_8b"), 0),
     (("inspect", "toktier_mini"), 0),

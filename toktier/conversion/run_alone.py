@@ -38,7 +38,7 @@ def run(converter: str, paths: Sequence[Path], hash_seed: int) -> bytes:
     raise EnvironmentFault(
         f"the process that was to convert with {converter} failed: {problem}",
         details={"converter": converter},
-        remedy="try again; memory of about 1 GB is needed",
+        remedy="try again; memory of about 500 MB is needed",
     )
 
 
