@@ -70,6 +70,7 @@ ODD: list[Any] = [
     {"type": "ByteLevel"}, {"type": 3}, {"type": None}, {"String": "a"}, {"a": 1}, [{}], {"type": ["BPE"]},
     {"ByteLevel": {}}, ["ByteLevel"], [True, True, True], {"type": "Fuse", "extra": 1},
 ]  # fmt: skip
+GIVEN: list[Any] = [None, 1, "x", [], {}]
 NAMES = ("type", "foo", "vocab", "id", "content", "String", "single", "trim_offsets", "prefix", "unk_id", "regex")
 
 
@@ -111,7 +112,7 @@ def mutants(document: Document) -> Iterator[Document]:
         values: list[Any] = list(ODD)
         if isinstance(present, dict):
             values += [list(present.values()), {key.upper(): value for key, value in present.items()}]
-            values += [{**present, name: given} for name in NAMES for given in (None, 1, "x", [], {})]
+            values += [{**present, name: given} for name in NAMES for given in GIVEN]
         if isinstance(present, list):
             values += [[*present, item] for item in ODD]
         for value in [*values, at]:  # `at` itself: the place is dropped

@@ -11,7 +11,7 @@ from tokenizers import Tokenizer
 
 from tests.support import tokenizer_maker as maker
 from tests.support.tokenizer_maker import Document, added, changed, minimal
-from toktier.errors import ProgramUnsupported
+from toktier.errors import ProgramUnsupported, UnsupportedConfig
 from toktier.program.added_tokens import MAX_MATCHED_BYTES, PlacedToken
 from toktier.program.layout import AddedFlag
 from toktier.program.tokenizer_json import read_tokenizer
@@ -91,3 +91,14 @@ def test_many_tokens() -> None:
     tokens = [added(f"<|t{k}|>", special=bool(k % 2), normalized=bool(k % 3)) for k in range(50_000)]
     mine = placed(changed(minimal(), added_tokens=tokens))
     assert [token.id for token in mine] == list(range(7, 50_007))
+
+
+def test_huge_tokens_that_collide_are_refused_and_not_served_by_the_reference() -> None:
+    huge = "x" * 3_000_000  # two of them are beyond the bound on normalized contents
+    tokens = [maker.added(huge, normalized=True), maker.added(huge.upper(), normalized=True)]
+    document = maker.changed(maker.minimal(), normalizer={"type": "Lowercase"}, added_tokens=tokens)
+    with pytest.raises(UnsupportedConfig, match="equal once normalized"):
+        read_tokenizer(maker.encoded(document))
+    tokens[1]["content"] = "Y" * 3_000_000
+    with pytest.raises(ProgramUnsupported, match="normalized contents of more than"):
+        read_tokenizer(maker.encoded(document))

@@ -102,9 +102,6 @@ def matched_contents(tokens: Sequence[AddedToken], normalize: Callable[[str], st
             contents.append(token.content)
             continue
         text = normalize(token.content)
-        total += len(text)
-        if total > MAX_NORMALIZED:
-            raise ProgramUnsupported(token.path, f"normalized contents of more than {MAX_NORMALIZED:,} characters")
         if not text:
             raise UnsupportedConfig(
                 f"the added token {quoted(token.content)} ({token.path}) normalizes to nothing; what the reference does"
@@ -120,6 +117,9 @@ def matched_contents(tokens: Sequence[AddedToken], normalize: Callable[[str], st
                 details={"tokens": [shown(other.content), shown(token.content)], "paths": [other.path, token.path]},
                 remedy='set "normalized": false for one of them, or remove one',
             )
+        total += len(text)
+        if total > MAX_NORMALIZED:  # after the collision: a token that is in hand is judged, those behind it are not
+            raise ProgramUnsupported(token.path, f"normalized contents of more than {MAX_NORMALIZED:,} characters")
         contents.append(text)
     return tuple(contents)
 
