@@ -24,9 +24,8 @@ from toktier.artifacts.hub_refs import (
     local_revisions,
     snapshot_file,
 )
-from toktier.artifacts.inventory import survey
 from toktier.artifacts.local_sources import hub_cache_root
-from toktier.artifacts.pins import TOKENIZER_FILE, Family, Pins, shipped_pins
+from toktier.artifacts.pins import TOKENIZER_FILE, Family, Pins, shipped_file, shipped_pins
 from toktier.artifacts.resolve import Artifact, obtain, on_this_host
 from toktier.artifacts.siblings import SAME_BYTES, Basis, Siblings, shipped_siblings
 from toktier.config import Settings
@@ -292,10 +291,10 @@ def _on_host(families: list[Family], settings: Settings) -> Iterator[tuple[Famil
     """Families whose tokenizer.json is shipped or in the cache: only of those a fingerprint can be known."""
     cache = ArtifactCache.readable(settings)
     for family in families:
-        state = survey(family, cache, deep=True)
-        path = next((f.path for f in state.files if f.file.name == TOKENIZER_FILE and f.status == "ok"), None)
-        if path is not None:
-            yield family, path
+        if family.shipped:
+            yield family, shipped_file(family)
+        elif cache is not None and (state := cache.state(family.tokenizer)).status == "ok":
+            yield family, state.path
 
 
 def _fingerprint(path: Path, settings: Settings, sha256: str) -> str | None:
