@@ -22,6 +22,7 @@ from toktier.errors import (
     ToktierError,
 )
 from toktier.labels import quoted, shown_path
+from toktier.program.side_file import beside
 from toktier.program.store import ProgramInfo, load_or_compile
 from toktier.routing.plan import Plan, ProgramFacts, Request, plan
 from toktier.routing.probe import probe
@@ -100,10 +101,8 @@ def from_file(
     settings = resolve_settings(config)
     request = _request(settings, policy, tokenizer, device)
     resolution = {"family": None, "source": "file", "path": os.fspath(path)}
-    from toktier.artifacts import side_files
-
     name = shown_path(path)
-    path, sha256 = _followed(path, None, side_files.beside(path), sidecar, settings, resolution, name)
+    path, sha256 = _followed(path, None, beside(path), sidecar, settings, resolution, name)
     return _open(path, settings, request, resolution, name, sha256)
 
 

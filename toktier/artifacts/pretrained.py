@@ -31,7 +31,7 @@ from toktier.artifacts.siblings import SAME_BYTES, Basis, Siblings, shipped_sibl
 from toktier.config import Settings
 from toktier.errors import ArtifactHashMismatch, ArtifactNotFound, ProgramUnsupported
 from toktier.labels import quoted, shown_path
-from toktier.program.side_file import SIDE_FILE
+from toktier.program.side_file import SIDE_FILE, beside
 from toktier.storage import environment_fault
 
 DEFAULT_REVISION = "main"
@@ -265,7 +265,7 @@ def side_file(found: Pretrained, settings: Settings, *, wanted: bool) -> Path | 
     if found.source not in ("hub-cache", "hub"):
         pinned = found.audited
         return None if pinned is None or pinned.family is None else side_files.of_family(pinned.family, settings)
-    here = side_files.beside(found.path)
+    here = beside(found.path)
     if here is not None or not wanted or settings.offline or found.revision is None:
         return here
     from toktier.artifacts.network_sources import DEFAULT_TIMEOUT, hub_file

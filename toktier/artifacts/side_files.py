@@ -23,12 +23,6 @@ from toktier.regular_files import open_regular
 from toktier.storage import atomic_write, environment_fault, make_directory
 
 
-def beside(path: str | os.PathLike[str]) -> Path | None:
-    """The side file in the directory of a tokenizer.json, or None."""
-    candidate = Path(path).parent / SIDE_FILE
-    return candidate if candidate.is_file() else None
-
-
 def of_family(family: Family, settings: Settings) -> Path | None:
     """The pinned side file of a family where the cache has it, or None. Raises for a damaged one."""
     pin = family.files.get(SIDE_FILE)

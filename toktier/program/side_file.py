@@ -9,8 +9,10 @@ its own. Not here: anything else of the side file (chat templates, `add_bos_toke
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from toktier.canonical import canonical_json
@@ -52,6 +54,12 @@ class DeclaredToken:
             "normalized": not self.special if self.normalized is None else self.normalized,
             "special": self.special,
         }
+
+
+def beside(path: str | os.PathLike[str]) -> Path | None:
+    """The side file in the directory of a tokenizer.json, or None."""
+    candidate = Path(path).parent / SIDE_FILE
+    return candidate if candidate.is_file() else None
 
 
 def declared_tokens(data: bytes, name: str = SIDE_FILE) -> tuple[DeclaredToken, ...]:
