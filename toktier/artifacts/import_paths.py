@@ -1,7 +1,7 @@
 """Takes pinned files out of what the user has at hand into the cache, and says what a file is that is not pinned.
 
 Everything in a path that equals a pin is stored; the rest is passed over. Nothing is believed but digests. Not here:
-unpinned content, which has no place in the cache: it is used where it lies.
+unpinned content, which is used where it lies, or registered by name (`bundle_import`).
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from toktier.errors import (
     ArtifactDamaged,
     ArtifactHashMismatch,
     ArtifactNotFound,
+    EnvironmentFault,
     ProgramUnsupported,
     ToktierError,
     UncertifiedTokenizer,
@@ -43,19 +44,22 @@ class Imported:
 @dataclass(slots=True)
 class ImportReport:
     """What one path gave. `looked_at` counts the files in it; `passed_over` are the errors of those that could not be
-    read (in a directory only: elsewhere the first one is raised)."""
+    read (in a directory only: elsewhere the first one is raised); `refused` are pinned files that the host would not
+    store, each with its place and the reason (full disk), while others were."""
 
     path: Path
     imported: list[Imported] = field(default_factory=list)
     looked_at: int = 0
     passed_over: list[ToktierError] = field(default_factory=list)
+    refused: list[tuple[PinnedFile, str, EnvironmentFault]] = field(default_factory=list)
 
 
 def import_path(path: Path, settings: Settings, *, pins: Pins | None = None) -> ImportReport:
     """Stores every pinned file in `path`: a directory, wheel, sdist, npm tarball or bare file.
 
     Raises BundleInvalid for a damaged container, ArtifactDamaged, ArtifactHashMismatch, NotATokenizer or
-    UncertifiedTokenizer for a file that is none of the pins, ArtifactNotFound for a path that holds none.
+    UncertifiedTokenizer for a file that is none of the pins, ArtifactNotFound for a path that holds none,
+    EnvironmentFault when nothing could be stored.
     """
     pins = pins or shipped_pins()
     cache = ArtifactCache.of(settings)
@@ -66,13 +70,19 @@ def import_path(path: Path, settings: Settings, *, pins: Pins | None = None) -> 
             if pins.families[file.family].shipped:
                 report.imported.append(Imported(file, "shipped", found.where))
                 continue
-            damaged = cache.state(file).status == "damaged"
-            stored = cache.store(file, found.data)
+            try:
+                damaged = cache.state(file).status == "damaged"
+                stored = cache.store(file, found.data)
+            except EnvironmentFault as error:
+                report.refused.append((file, found.where, error))
+                continue
             report.imported.append(
                 Imported(file, "replaced" if damaged else "stored" if stored else "cached", found.where)
             )
     report.looked_at, report.passed_over = tally.looked_at, tally.passed_over
     if not report.imported:
+        if report.refused:
+            raise report.refused[0][2]
         raise _nothing(path, pins, tally)
     for family in {i.file.family for i in report.imported}:
         files = {i.file.name: i.file.sha256 for i in report.imported if i.file.family == family}
@@ -154,5 +164,6 @@ def unpinned_error(path: Path, pins: Pins) -> ToktierError:
     return UncertifiedTokenizer(
         f"{shown_path(path)} ({size:,} bytes) equals no pinned file",
         details={"path": escaped(path), "size": size, "same_size_as": near},
-        remedy=f"use it where it lies: toktier encode --file {escaped(path)}",
+        remedy=f"use it where it lies: toktier encode --file {escaped(path)}; "
+        f"or register it: toktier artifacts import {escaped(path)} --as local/NAME",
     )

@@ -48,6 +48,10 @@ def import_(
             reports.append((report, bundle))
             for passed_over in report.passed_over[:MAX_NAMED]:
                 invocation.warn(f"passed over: {passed_over.message}")
+            for file, _, refusal in report.refused:
+                refusal.message = f"{file.family}'s {file.name} was not stored: {refusal.message}"
+                errors.append(refusal)
+                invocation.report(refusal)
         except ToktierError as error:
             if len(paths) == 1:
                 raise
@@ -91,6 +95,17 @@ def _imported(report: ImportReport, bundle: BundleImport | None) -> dict[str, An
                 "where": i.where,
             }
             for i in report.imported
+        ]
+        + [
+            {
+                "family": file.family,
+                "name": file.name,
+                "sha256": file.sha256,
+                "size": file.size,
+                "outcome": "refused",
+                "where": where,
+            }
+            for file, where, _ in report.refused
         ],
         "bundle": None if bundle is None else imported_bundle(bundle),
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -156,7 +157,7 @@ def verify(
     pins = shipped_pins()
     cache = _cache(invocation)
     named = what or []
-    paths = [n for n in named if n not in pins.families and (options.looks_like_path(n) or Path(n).is_dir())]
+    paths = [n for n in named if n not in pins.families and (options.looks_like_path(n) or os.path.exists(n))]
     families = [_family(name, pins, cache) for name in named if name not in paths]
     states = [survey(f, cache, deep=True) for f in families] if named else cached_families(pins, cache, deep=True)
     if not named and not states:
