@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from toktier.artifacts.bundle_admission import Admission, judge
-from toktier.artifacts.bundle_manifest import BundleFile, BundleManifest
+from toktier.artifacts.bundle_manifest import BundleFile, BundleManifest, IndexEntry
 from toktier.artifacts.bundle_reader import BundleContent, Visitor, read_bundle
 from toktier.artifacts.cache import ArtifactCache
 from toktier.artifacts.containers import bounded_read
@@ -96,6 +96,16 @@ class _Staging(Visitor):
         self.states: dict[str, str] = {}
         self._pins, self._local_name = pins, local
         self._descriptor: int | None = None
+        self._several = False
+
+    def index(self, entries: Sequence[IndexEntry]) -> None:
+        self._several = True
+        if self._local_name is not None:
+            raise UsageError(
+                f"{shown_path(self.path)} holds several bundles; --as names one artifact",
+                details={"path": escaped(self.path), "parts": [entry.path for entry in entries[:20]]},
+                remedy=f"take out the part that is meant: tar -xf {shown_path(self.path)} {entries[0].path}",
+            )
 
     def part(self, manifest: BundleManifest) -> None:
         admission = judge(manifest, self._pins)
@@ -104,7 +114,7 @@ class _Staging(Visitor):
         if self._local_name is not None:
             self._admit_local(manifest, self._local_name)
         elif admission.unpinned:
-            raise _unpinned(self.path, admission)
+            raise _unpinned(self.path, admission, several=self._several)
         self.admissions.append(admission)
         needed = 0
         for file in manifest.files:
@@ -114,12 +124,6 @@ class _Staging(Visitor):
         require_space(self.cache.root, needed)
 
     def _admit_local(self, manifest: BundleManifest, name: str) -> None:
-        if self.admissions:
-            raise UsageError(
-                f"{shown_path(self.path)} holds several bundles; --as names one artifact",
-                details={"path": escaped(self.path)},
-                remedy="take out the part that is meant: tar -xf BUNDLE ALIAS.tar",
-            )
         files = {f.path: (f.sha256, f.size) for f in manifest.files}
         if TOKENIZER_FILE not in files:
             raise NotATokenizer(
@@ -217,14 +221,16 @@ def _last_is_the_tokenizer(files: Iterable[PinnedFile]) -> list[PinnedFile]:
     return sorted(files, key=lambda file: (file.name == TOKENIZER_FILE, file.name))
 
 
-def _unpinned(path: Path, admission: Admission) -> UncertifiedTokenizer:
+def _unpinned(path: Path, admission: Admission, *, several: bool) -> UncertifiedTokenizer:
     alias = admission.manifest.alias
     names = [file.path for file in admission.unpinned]
     name = alias.removeprefix(ALIAS_PREFIX)
+    taken_out = f"tar -xf {shown_path(path)} {alias}.tar; " if several else ""
+    bundle = f"{alias}.tar" if several else shown_path(path)
     return UncertifiedTokenizer(
         f"{shown_path(path)} holds content that equals no pinned file: {', '.join(names[:5])} of {alias}",
         details={"path": escaped(path), "alias": alias, "files": names[:20]},
-        remedy=f"toktier artifacts import {shown_path(path)} --as {PREFIX}{name}, to use it uncertified",
+        remedy=f"{taken_out}toktier artifacts import {bundle} --as {PREFIX}{name}, to use it uncertified",
     )
 
 

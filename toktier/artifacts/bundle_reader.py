@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import io
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -52,6 +52,9 @@ class BundleContent:
 
 class Visitor:
     """Strict: what is missing, undeclared or not what its digest says ends the reading. Overridden to do more."""
+
+    def index(self, entries: Sequence[IndexEntry]) -> None:
+        """An index was read; its parts follow."""
 
     def part(self, manifest: BundleManifest) -> None:
         """A manifest was read; its files follow."""
@@ -162,7 +165,9 @@ class _Reading:
 
     def _parts(self, archive: ArchiveReader, first: Header) -> tuple[BundleManifest, ...]:
         parts = []
-        for entry in parse_index(self._small(archive, first), self._fault):
+        entries = parse_index(self._small(archive, first), self._fault)
+        self._visitor.index(entries)
+        for entry in entries:
             header = archive.header()
             if header is None or header.name != entry.path:
                 raise archive.fault(

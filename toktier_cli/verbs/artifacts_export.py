@@ -74,7 +74,8 @@ def _text(report: ExportReport) -> str:
     lines = []
     for entry in report.families:
         lacking = f"; loadable, not here: {', '.join(entry.missing)}" if entry.missing else ", complete"
-        lines.append(f"{entry.family.name}: {len(entry.manifest.files)} files{lacking}\n")
+        count = len(entry.manifest.files)
+        lines.append(f"{entry.family.name}: {count} file{'s' if count > 1 else ''}{lacking}\n")
     written = report.written
     if written is None:
         return "".join([*lines, "nothing was written (toktier artifacts fetch FAMILY --complete)\n"])

@@ -129,7 +129,8 @@ def bundle_text(entry: dict[str, Any]) -> str:
     lines = [f"{path}: {', '.join([*answers, signed])}\n"]
     for part in bundle["parts"]:
         right = sum(file["status"] == "ok" for file in part["files"])
-        lines.append(f"{path}: {part['alias']}: {right} of {len(part['files'])} files right\n")
+        count = len(part["files"])
+        lines.append(f"{path}: {part['alias']}: {right} of {count} file{'s' if count > 1 else ''} right\n")
         if part["missing"]:
             lines.append(f"{path}: {part['alias']}: pinned and not carried: {', '.join(part['missing'])}\n")
     lines += [f"{path}: extra: {name}\n" for name in bundle["extra"]]
