@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import mmap
 import multiprocessing
 import os
 import shutil
@@ -268,6 +269,58 @@ def test_another_compiler_makes_another_program(
         assert not load_or_compile(artifact, cache)[1].from_cache
     assert len(compilations) == 7
     assert len(list(cache.glob("*.program"))) == store.KEPT_PER_ARTIFACT
+
+
+def planted(cache: Path, count: int, size: int = 10) -> list[Path]:
+    """Programs of other artifacts, the least recently used first, with hints."""
+    cache.mkdir(exist_ok=True)
+    paths = []
+    for number in range(count):
+        path = cache / f"{number:064x}.{'0' * 32}.v1.program"
+        with open(path, "wb") as file:
+            file.truncate(size)  # takes no room
+        path.with_suffix(".verified").write_bytes(b"{}")
+        for each in (path, path.with_suffix(".verified")):
+            os.utime(each, (10_000 + number, 10_000 + number))
+        paths.append(path)
+    return paths
+
+
+def test_of_all_programs_the_least_recently_used_are_removed(artifact: Path, cache: Path) -> None:
+    paths = planted(cache, store.KEPT_FILES + 5)
+    os.utime(paths[0].with_suffix(".verified"))  # used a moment ago
+    with open(paths[1], "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
+        os.utime(paths[1], (10_001, 10_001))  # mapping is a use
+        info = load_or_compile(artifact, cache)[1]
+        assert not paths[1].exists()
+        assert mapped[:] == bytes(10)  # who has it keeps it
+    assert info.path is not None
+    left = set(cache.glob("*.program"))
+    assert left == {info.path, paths[0], *paths[-(store.KEPT_FILES - 2) :]}
+    assert {path.with_suffix(".program") for path in cache.glob("*.verified")} <= left
+
+
+def test_all_programs_together_are_bounded_in_bytes(artifact: Path, cache: Path) -> None:
+    paths = planted(cache, 6, size=store.KEPT_BYTES // 4)
+    info = load_or_compile(artifact, cache)[1]
+    assert info.path is not None
+    assert set(cache.glob("*.program")) == {info.path, *paths[-3:]}
+
+
+def test_the_use_of_a_program_is_noted_once_a_day(artifact: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = load_or_compile(artifact, cache)[1].path
+    assert path is not None
+    hint = path.with_suffix(".verified")
+    with later(monkeypatch):
+        load_or_compile(artifact, cache)  # hashes, and writes the hint
+        os.utime(hint, (10_000, 10_000))
+        assert load_or_compile(artifact, cache)[1].trusted
+        noted = hint.stat().st_mtime
+        assert noted > 10_000
+        recent = time.time() - 3600
+        os.utime(hint, (recent, recent))
+        load_or_compile(artifact, cache)
+        assert hint.stat().st_mtime == pytest.approx(recent)
 
 
 def test_no_cache_directory(artifact: Path, compilations: list[str]) -> None:

@@ -13,6 +13,7 @@ import hashlib
 import mmap
 import os
 import stat
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -30,6 +31,10 @@ from toktier.program.strict_json import check_size
 
 LOCK_SECONDS = 60.0
 KEPT_PER_ARTIFACT = 4  # programs of other compilers: a few installations may share a cache
+# Of all programs together, when one is added. One takes 1 to 30 MB, and compiling it again a second.
+KEPT_FILES = 64
+KEPT_BYTES = 4 << 30
+USE_NOTED_AFTER = 86_400.0  # seconds; the time of last use is kept no finer, and costs a write a day
 
 Buffer = bytes | mmap.mmap
 T = TypeVar("T")
@@ -106,7 +111,7 @@ def load_or_compile(
             return found
         program = artifact.compile()
         storage.atomic_write(path, program)
-        _tidy(cache_dir, artifact.digest)
+        _tidy(cache_dir, artifact.digest, path)
     except EnvironmentFault as error:
         return _in_memory(artifact, opener, error.message)
     finally:
@@ -208,6 +213,8 @@ def _open_cached(cache_dir: Path, digest: str, opener: Callable[[Buffer], Any]) 
         if program.artifact_sha256 == digest:
             if not trusted:
                 trust.record_digest(status, header, hint)
+            else:
+                _note_use(hint)
             return _finish(buffer, opener, path=path, notice=None, from_cache=True, trusted=trusted)
     return None
 
@@ -257,11 +264,42 @@ def _finish(
     return opener(buffer), info
 
 
-def _tidy(cache_dir: Path, digest: str) -> None:
-    """Removes what killed writers left, and programs of this artifact but the newest few. Mapped ones stay valid."""
+def _note_use(hint: Path) -> None:
+    """The time of the hint, not of the program: a change of that one's would have it hashed again."""
+    with contextlib.suppress(OSError):
+        if time.time() - hint.stat().st_mtime > USE_NOTED_AFTER:
+            os.utime(hint)
+
+
+def _last_used(path: Path) -> float:
+    status = path.stat()
+    latest = max(status.st_mtime, status.st_atime)
+    with contextlib.suppress(OSError):
+        latest = max(latest, path.with_suffix(".verified").stat().st_mtime)
+    return latest
+
+
+def _tidy(cache_dir: Path, digest: str, newest: Path) -> None:
+    """Removes what killed writers left, programs of this artifact but the newest few, and beyond the bounds on all of
+    them the least recently used; never `newest`. A process that has one of them mapped keeps it."""
     storage.remove_stale_temporaries(cache_dir)
     with contextlib.suppress(OSError):
-        programs = sorted(cache_dir.glob(f"{digest}.*.program"), key=lambda path: path.stat().st_mtime, reverse=True)
-        for path in programs[KEPT_PER_ARTIFACT:]:
+        _remove_beyond_bounds(cache_dir, digest, newest)
+
+
+def _remove_beyond_bounds(cache_dir: Path, digest: str, newest: Path) -> None:
+    programs: list[tuple[float, int, Path]] = []
+    for path in cache_dir.glob("*.program"):
+        with contextlib.suppress(OSError):  # removed meanwhile, by another process
+            programs.append((_last_used(path), path.stat().st_size, path))
+    kept, size, of_artifact = 1, newest.stat().st_size, 1
+    for _, length, path in sorted(programs, reverse=True):
+        if path == newest:
+            continue
+        same = path.name.startswith(f"{digest}.")
+        if kept < KEPT_FILES and size + length <= KEPT_BYTES and not (same and of_artifact == KEPT_PER_ARTIFACT):
+            kept, size, of_artifact = kept + 1, size + length, of_artifact + same
+            continue
+        with contextlib.suppress(OSError):
             path.unlink()
             path.with_suffix(".verified").unlink(missing_ok=True)
