@@ -271,3 +271,28 @@ def test_many_problems_are_counted_and_twenty_named(kit: Path) -> None:
 def test_no_kit_at_all(tmp_path: Path) -> None:
     assert check(tmp_path / "nowhere").exit_code == 7
     assert check(tmp_path).exit_code == 6
+
+
+def test_what_cannot_be_read_is_neither_missing_nor_damaged(kit: Path) -> None:
+    """In a fork that gives up its rights: another interpreter may not be readable for that user."""
+    if os.geteuid() != 0:
+        pytest.skip("needs root, to become somebody who may not read")
+    (kit / "bundle.tar").chmod(0)
+    (kit / "wheels").chmod(0)
+    kit.chmod(0o755)
+    top = os.open(kit, os.O_RDONLY | os.O_DIRECTORY)
+    child = os.fork()
+    if child == 0:
+        code = 99
+        try:
+            os.fchdir(top)
+            os.setgid(65534)
+            os.setuid(65534)
+            outcome = check(".")
+            kinds = sorted((p.kind, p.path) for p in outcome.problems)
+            right = kinds == [("unreadable", "bundle.tar"), ("unreadable", "wheels")]
+            code = outcome.exit_code if right and not outcome.valid else 98
+        finally:
+            os._exit(code)
+    os.close(top)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7

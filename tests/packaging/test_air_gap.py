@@ -22,7 +22,7 @@ from pathlib import Path
 import pytest
 import tokenizers
 
-from tests.cli.command import check_document, environment, run
+from tests.cli.command import check_document, environment, run, validator
 from tests.support.material import ROOT
 from toktier.artifacts.pins import shipped_pins
 
@@ -156,13 +156,23 @@ def test_from_nothing_to_token_ids_without_a_network(connected: Connected, host:
     for line in see:
         said += ok(host.shell(line))
     whole = host.shell("toktier artifacts verify . --json")
-    (entry,) = json.loads(ok(whole))["paths"]
+    document = json.loads(ok(whole))
+    validator("artifacts_verify").validate(document)
+    (entry,) = document["paths"]
     assert (entry["kit"]["complete"], entry["kit"]["valid"], entry["kit"]["digest"]) == (True, True, connected.digest)
+    assert [file["family"] for file in entry["kit"]["bundle"]["files"]] == [FAMILY]
     encode = f"printf '%s' '{TEXT}' | toktier encode --family {FAMILY} --policy require_accelerated - --json"
     document = json.loads(host.shell(encode).stdout)
     assert (document["ids"], document["backend"]) == (connected.ids, "fast_cpu")
 
-    # The store becomes read-only, the program it kept as well; then there is no store for programs at all.
+    # What came in a kit makes the same kit again, also where no checkout is and no index.
+    again = f'toktier artifacts kit {FAMILY} toktier_mini --offline --json --out "$HOME/again"'
+    refused = json.loads(host.shell(again).stdout)
+    assert (refused["exit_code"], "expected --wheel FILE" in refused["error"]["message"]) == (2, True)
+    made = host.shell(f"PIP_FIND_LINKS=wheels {again} --wheel toktier-*.whl")
+    assert json.loads(ok(made).splitlines()[0])["digest"] == connected.digest
+
+    # The store becomes read-only.
     ok(host.shell('chmod -R a-w "$HOME/.cache/toktier"'))
     said += ok(host.shell('toktier artifacts verify && ! touch "$HOME/.cache/toktier/x" 2>/dev/null'))
     assert json.loads(ok(host.shell(encode)).splitlines()[0])["ids"] == connected.ids

@@ -58,7 +58,7 @@ class Outcome(NamedTuple):
 
     @property
     def complete(self) -> bool:
-        return self.digest is not None and all(problem.kind != MISSING for problem in self.problems)
+        return self.digest is not None and not {problem.kind for problem in self.problems} & {MISSING, UNREADABLE}
 
     @property
     def valid(self) -> bool:
@@ -104,7 +104,9 @@ def check(directory: str | os.PathLike[str], expect: str | None = None) -> Outco
             problems.append(Problem(DAMAGED, SUMS, f"expected SHA-256 {expect}, it is {digest}"))
         sizes = _manifest_sizes(top, listed, problems)
         seen = _walk(top, "", listed, sizes, problems)
-        problems += [Problem(MISSING, path, "it is not there") for path in listed if path not in seen]
+        unread = tuple(problem.path + "/" for problem in problems if problem.kind == UNREADABLE)
+        absent = [path for path in listed if path not in seen and not path.startswith(unread)]
+        problems += [Problem(MISSING, path, "it is not there") for path in absent]
         hashed = len(seen)
         return Outcome(digest, hashed, sorted(problems, key=lambda problem: (problem.path, problem.kind)))
     finally:
