@@ -17,6 +17,7 @@ import tokenizers
 import toktier
 from tests.artifacts.hub_server import Hub, serve
 from tests.support.material import SMALL_DIR
+from tests.support.namespaces import can_unshare, no_network
 from toktier import errors
 from toktier.artifacts.hub_refs import repository_folder
 from toktier.artifacts.pins import shipped_pins
@@ -185,5 +186,7 @@ def test_offline_nothing_is_asked_of_a_network(hub_cache: Path, repo_id: str, ou
     snapshot(hub_cache, "someone/Copy", MINI.read_bytes())
     toktier.from_file(MINI)  # compiled
     command = [sys.executable, "-c", SCRIPT, repo_id]
+    if can_unshare("--net"):
+        command = no_network(*command)
     run = subprocess.run(command, env={**os.environ, "HF_HUB_OFFLINE": "1"}, capture_output=True, text=True)
     assert run.stdout.strip() == outcome, run.stderr

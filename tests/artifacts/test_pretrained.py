@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.artifacts.conftest import World
+from tests.artifacts.conftest import World, make_pins, pin
 from tests.artifacts.hub_server import Hub, serve
 from toktier.artifacts.hub_refs import repository_folder
 from toktier.artifacts.pretrained import Identity, Pretrained, audited, find, identify
+from toktier.artifacts.resolve import Artifact
 from toktier.artifacts.siblings import Basis, Sibling, Siblings
 from toktier.errors import ArtifactHashMismatch, ArtifactNotFound, ExitCode, SourceUnreachable
 
@@ -242,3 +243,36 @@ def test_bytes_are_identified_by_digest_wherever_they_come_from(
     assert identify(other, world.settings, pins=world.pins, siblings=siblings) == Identity(
         "alpha", "equivalent_serialisation", sha(world.alpha)
     )
+
+
+# a family whose tokenizer.json no repository holds
+
+
+def test_a_derived_family_is_made_not_asked_of_the_hub(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    ranks = {"name": "tiktoken.model", "sha256": sha(OTHER_BYTES), "size": len(OTHER_BYTES)}
+    others = [{"name": n, "sha256": "0" * 64, "size": 9} for n in ("tokenization_kimi.py", "tokenizer_config.json")]
+    entry = {
+        "repo_id": "org/Derived",
+        "revision": BETA,
+        "files": {"tokenizer.json": pin(world.alpha)},
+        "converted_from": [ranks, *others],
+    }
+    pins = make_pins({"derived": entry})
+    row = Sibling("org/Ranks", ELSE, "tiktoken.model", *(sha(OTHER_BYTES), 18), "derived", Basis.IDENTICAL_SOURCE, True)
+    siblings = Siblings({row.repo_id: row}, {}, "")
+    asked: list[str] = []
+
+    def obtain(name: str, *_: object, **__: object) -> Artifact:
+        asked.append(name)
+        return Artifact(pins.family(name), world.home, sha(world.alpha), 1, "derived from tiktoken.model")
+
+    monkeypatch.setattr("toktier.artifacts.pretrained.obtain", obtain)
+    with serve(Hub({})) as hub:
+        monkeypatch.setenv("HF_ENDPOINT", hub.url)
+        for repo_id, commit in (("org/Ranks", ELSE), ("org/Derived", BETA)):
+            found = find(repo_id, None, world.settings, pins=pins, siblings=siblings)
+            assert (found.source, found.revision) == ("derived from tiktoken.model", commit)
+        with pytest.raises(ArtifactNotFound, match="org/Ranks"):
+            find("org/Ranks", None, world.with_settings(offline=True), pins=pins, siblings=siblings)
+        assert hub.requests == []
+    assert asked == ["derived", "derived"]
