@@ -68,7 +68,7 @@ def _load(data: bytes) -> Any:
 
 
 def _schema_faults(document: Any, tables: Path, name: str) -> Iterator[str]:
-    from jsonschema import Draft202012Validator
+    from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 
     schema = json.loads((tables / "schemas" / f"{name}.schema.json").read_text("utf-8"))
     for error in Draft202012Validator(schema).iter_errors(document):
