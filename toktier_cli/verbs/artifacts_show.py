@@ -10,7 +10,6 @@ import typer
 
 from toktier.artifacts.bundle_reader import looks_like_bundle
 from toktier.artifacts.cache import ArtifactCache
-from toktier.artifacts.import_paths import identify
 from toktier.artifacts.inventory import FamilyState, cached_families, extra_blobs, remove_family, survey
 from toktier.artifacts.local_artifacts import find_local, is_local_name
 from toktier.artifacts.pins import Family, Pins, shipped_pins
@@ -236,6 +235,8 @@ def _verify_path(path: Path, pins: Pins, keys: Keys, complete: bool) -> dict[str
         return kit_entry(path, lambda bundle: _verify_path(bundle, pins, keys, complete))
     if looks_like_bundle(path):
         return verified_bundle(path, pins, keys, complete)
+    from toktier.artifacts.import_paths import identify  # its readers of archives are not needed for a bundle
+
     found, error = identify(path, pins)
     code = ExitCode.DONE if error is None else error.exit_code
     return {
