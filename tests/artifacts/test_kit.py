@@ -95,6 +95,7 @@ def test_what_lies_in_a_kit(tmp_path: Path, own: Path, index: Path) -> None:
     assert ran.returncode == 0
 
 
+@pytest.mark.ci
 def test_two_kits_are_equal_whatever_the_umask_and_the_place(tmp_path: Path, own: Path, index: Path) -> None:
     first = make(tmp_path, own)
     before = os.umask(0o077)
@@ -116,6 +117,7 @@ def test_the_lines_to_type_fit_the_kit(tmp_path: Path, own: Path, index: Path) -
     assert max(map(len, text.splitlines())) <= 120
 
 
+@pytest.mark.ci
 def test_an_empty_directory_may_be_there(tmp_path: Path, own: Path, index: Path) -> None:
     (tmp_path / "out" / "kit").mkdir(parents=True)
     assert make(tmp_path, own).files > 4
@@ -163,6 +165,7 @@ def test_a_mount_point_is_no_place_to_rename_to(tmp_path: Path, own: Path, monke
     assert "below" in (caught.value.remedy or "")
 
 
+@pytest.mark.ci
 def test_who_comes_second_is_refused(tmp_path: Path, own: Path, index: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seal = kit_module._seal
 
@@ -255,6 +258,7 @@ def test_a_family_comes_in_the_bundle_and_what_lacks_is_said(tmp_path: Path, bun
     assert report.digest == bundled.make(tmp_path / "out" / "again", ("alpha", "mini")).digest
 
 
+@pytest.mark.ci
 def test_a_signed_kit(tmp_path: Path, bundled: Bundled) -> None:
     serialization = pytest.importorskip("cryptography.hazmat.primitives.serialization")
     ed25519 = pytest.importorskip("cryptography.hazmat.primitives.asymmetric.ed25519")
@@ -276,6 +280,7 @@ def test_nothing_is_left_when_a_dependency_lacks(tmp_path: Path, own: Path, inde
     assert left(tmp_path) == []
 
 
+@pytest.mark.ci
 def test_nothing_is_left_after_an_interrupt(
     tmp_path: Path, own: Path, index: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -288,6 +293,7 @@ def test_nothing_is_left_after_an_interrupt(
     assert left(tmp_path) == []
 
 
+@pytest.mark.ci
 def test_a_full_disk_says_so(tmp_path: Path, own: Path, index: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: Any) -> None:
         raise OSError(28, "No space left on device")
@@ -298,6 +304,7 @@ def test_a_full_disk_says_so(tmp_path: Path, own: Path, index: Path, monkeypatch
     assert left(tmp_path) == []
 
 
+@pytest.mark.ci
 def test_killed_in_the_middle_nothing_has_the_final_name(tmp_path: Path, own: Path, index: Path) -> None:
     script = (
         "import os, signal, sys\nfrom toktier.artifacts import kit\n"
@@ -319,6 +326,7 @@ def kit_verb(tmp_path: Path, index: Path, *arguments: str, json: bool = True) ->
     return run(*line, home=tmp_path / "home", env={"PIP_FIND_LINKS": str(index), "PIP_CONFIG_FILE": os.devnull})
 
 
+@pytest.mark.ci
 def test_the_verb_prints_what_was_made_and_what_to_compare(tmp_path: Path, own: Path, index: Path) -> None:
     out = tmp_path / "out" / "kit"
     said = kit_verb(tmp_path, index, MINI, "--out", str(out), "--wheel", str(own))
@@ -350,6 +358,7 @@ def test_refusals_of_the_verb(
     assert left(tmp_path) == []
 
 
+@pytest.mark.ci
 def test_an_index_that_cannot_be_reached_is_exit_3(tmp_path: Path, own: Path, index: Path) -> None:
     for wheel in index.iterdir():
         wheel.unlink()

@@ -179,6 +179,7 @@ def test_wheels_are_the_targets_and_never_sources(tmp_path: Path, index: Path) -
     assert brought(ours(tmp_path, "a"), tmp_path) == [f"a-1-{TAG}.whl"]
 
 
+@pytest.mark.ci
 def test_old_names_of_platforms_count(tmp_path: Path, index: Path) -> None:
     make_wheel(index, "a", tag="cp311-cp311-manylinux2014_x86_64")
     assert brought(ours(tmp_path, "a"), tmp_path) == ["a-1-cp311-cp311-manylinux2014_x86_64.whl"]
@@ -196,12 +197,14 @@ def test_markers_are_the_targets_not_those_of_this_python(tmp_path: Path, index:
     assert [name.partition("-")[0] for name in names] == ["a", "deeper", "there"]
 
 
+@pytest.mark.ci
 def test_no_package_of_our_name_comes_from_an_index(tmp_path: Path, index: Path) -> None:
     make_wheel(index, "toktier", "9.9")
     make_wheel(index, "a")
     assert brought(ours(tmp_path, "a", "toktier[x]; extra == 'y'"), tmp_path) == ["a-1-py3-none-any.whl"]
 
 
+@pytest.mark.ci
 def test_a_dependency_that_asks_for_our_name_is_refused(tmp_path: Path, index: Path) -> None:
     make_wheel(index, "toktier", "9.9")
     make_wheel(index, "a", requires=["toktier"])
@@ -249,6 +252,7 @@ def install(wheel: Path, wheels: Path, tmp_path: Path) -> subprocess.CompletedPr
     return subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
 
 
+@pytest.mark.ci
 def test_pip_names_a_dependency_that_lacks_and_never_takes_an_older_release(tmp_path: Path) -> None:
     wheels = tmp_path / "wheels"
     make_wheel(wheels, "toktier", "0.0.1")
@@ -260,6 +264,7 @@ def test_pip_names_a_dependency_that_lacks_and_never_takes_an_older_release(tmp_
     assert not (tmp_path / "site").exists()
 
 
+@pytest.mark.ci
 def test_pip_refuses_a_wheel_for_a_newer_glibc(tmp_path: Path) -> None:
     own = ours(tmp_path, tag=f"cp{sys.version_info[0]}{sys.version_info[1]}-abi3-manylinux_2_99_x86_64")
     make_wheel(tmp_path / "wheels", "toktier", "0.0.1")
