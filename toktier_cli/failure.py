@@ -24,7 +24,7 @@ def as_toktier_error(error: BaseException) -> ToktierError:
     """The error to show. ToktierErrors pass through."""
     if isinstance(error, ToktierError):
         return error
-    if isinstance(error, KeyboardInterrupt):
+    if _by_interrupt(error):
         return Interrupted("interrupted")
     usage = _usage_error(error)
     if usage is not None:
@@ -41,6 +41,15 @@ def as_toktier_error(error: BaseException) -> ToktierError:
         details={"exception": type(error).__name__},
         remedy="run again with TOKTIER_LOG_LEVEL=debug for the trace, and report it",
     )
+
+
+def _by_interrupt(error: BaseException | None) -> bool:
+    """Whether an interrupt is what began it: the interpreter wraps one that arrives in a class body, for example."""
+    for _ in range(100):  # chains may be rings
+        if error is None or isinstance(error, KeyboardInterrupt):
+            break
+        error = error.__cause__ or error.__context__
+    return isinstance(error, KeyboardInterrupt)
 
 
 def _usage_error(error: BaseException) -> UsageError | None:

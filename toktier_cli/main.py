@@ -26,10 +26,40 @@ def main(argv: Sequence[str] | None = None) -> int:
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(encoding="utf-8", errors="backslashreplace")
+    whole_process = argv is None
+    if whole_process:
+        sys.unraisablehook = _without_interrupts
     try:
         return _run(arguments)
     except BrokenPipeError:
         _end_by_sigpipe()
+    except KeyboardInterrupt:  # once more, while the first one was being told: everything was undone on the way here
+        return 130
+    finally:
+        if whole_process:
+            _ignore_interrupts()  # the interpreter's own end would answer one with a trace
+
+
+def _ignore_interrupts() -> None:
+    while True:
+        try:
+            import signal
+
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
+            return
+        except KeyboardInterrupt:
+            continue
+
+
+def _without_interrupts(unraisable: Any) -> None:
+    """An interrupt that the interpreter swallowed, in a callback of its import system: it counts when nothing else is
+    going on, so it is sent again."""
+    if issubclass(unraisable.exc_type, KeyboardInterrupt):
+        import signal
+
+        signal.raise_signal(signal.SIGINT)
+    else:
+        sys.__unraisablehook__(unraisable)
 
 
 def _run(arguments: list[str]) -> int:

@@ -1,0 +1,75 @@
+"""Ctrl-C at any moment: exit code 130, one line, and nothing half-written. What the interpreter does before the command
+begins is its own: the tests interrupt from then on."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from tests.cli.command import environment, run
+from tests.support.material import ROOT
+from toktier.errors import ArtifactNotFound, Interrupted
+from toktier_cli.failure import as_toktier_error
+
+# Says when the command begins, then is the command.
+STARTED = "import os, sys; from toktier_cli.main import main; os.write(2, b'!'); sys.exit(main())"
+LINES = (
+    ("encode", "--family", "toktier_mini", "hello"),
+    ("inspect", "toktier_mini", "--json"),
+    ("count", "--family", "toktier_mini", *["README.md"] * 40),
+)
+
+
+def interrupted(line: tuple[str, ...], home: Path, rng: random.Random) -> tuple[int, str, str]:
+    child = subprocess.Popen(
+        [sys.executable, "-c", STARTED, *line], stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=ROOT,
+        env=environment(home),
+    )  # fmt: skip
+    assert child.stderr is not None
+    assert os.read(child.stderr.fileno(), 1) == b"!"
+    for _ in range(rng.choice((1, 1, 2, 3))):
+        time.sleep(rng.random() * 0.12)
+        child.send_signal(signal.SIGINT)
+    out, err = child.communicate(timeout=60)
+    return child.returncode, out.decode(), err.decode()
+
+
+def test_an_interrupt_at_any_moment_ends_with_130_and_without_a_trace(tmp_path: Path) -> None:
+    rng = random.Random(11)
+    codes: list[int] = []
+    for number in range(30):
+        home = tmp_path / str(number)
+        code, _, err = interrupted(LINES[number % len(LINES)], home, rng)
+        assert code in (0, 130), err
+        assert "Traceback" not in err
+        assert "KeyboardInterrupt" not in err
+        codes.append(code)
+        assert not list(home.rglob(".tmp-*"))
+        assert not list(home.rglob("*.lock"))
+        if number % 10 == 0:
+            assert run("encode", "--family", "toktier_mini", "hi", home=home).text == "787\n"
+    assert codes.count(130) > 5
+
+
+def test_what_an_interrupt_began_is_an_interrupt() -> None:
+    wrapped = RuntimeError("Error calling __set_name__")
+    wrapped.__cause__ = KeyboardInterrupt()
+    assert isinstance(as_toktier_error(wrapped), Interrupted)
+    assert not isinstance(as_toktier_error(ArtifactNotFound("no")), Interrupted)
+    ring = ValueError("a ring")
+    ring.__context__ = OSError()
+    ring.__context__.__context__ = ring
+    assert not isinstance(as_toktier_error(ring), Interrupted)
+
+
+def test_a_call_in_python_leaves_the_handlers_alone(tmp_path: Path) -> None:
+    from toktier_cli.main import main
+
+    before = signal.getsignal(signal.SIGINT), sys.unraisablehook
+    assert main(["help", "exit-codes", "--home", str(tmp_path)]) == 0
+    assert (signal.getsignal(signal.SIGINT), sys.unraisablehook) == before
