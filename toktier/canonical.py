@@ -20,6 +20,11 @@ TAG_PINS = "toktier.pins.v1"
 TAG_BUNDLE = "toktier.bundle.v1"  # the public TokTier's, so that bundles are interchangeable
 TAG_BUNDLE_INDEX = "toktier.bundle-index.v1"
 TAG_SIBLINGS = "toktier.siblings.v1"
+TAG_CERTIFY_PLAN = "toktier.certify-plan.v1"
+TAG_CHECKPOINT = "toktier.certify-checkpoint.v1"
+TAG_EVIDENCE = "toktier.evidence.v1"
+
+EVIDENCE_UNDIGESTED = ("digest", "environment")  # of an evidence document: time, host and speed are no findings
 
 
 def _check(value: Any) -> None:
@@ -66,3 +71,8 @@ def tagged_digest(tag: str, data: bytes) -> str:
 def document_digest(tag: str, value: Any) -> str:
     """Hex tagged digest of a JSON document."""
     return tagged_digest(tag, canonical_json(value))
+
+
+def evidence_digest(document: dict[str, Any]) -> str:
+    """The root digest of an evidence document: everything but when, where and how fast it was made."""
+    return document_digest(TAG_EVIDENCE, {k: v for k, v in document.items() if k not in EVIDENCE_UNDIGESTED})

@@ -27,6 +27,7 @@ class ExitCode(enum.IntEnum):
     UNAVAILABLE = 8
     INTERNAL = 70
     INTERRUPTED = 130
+    TERMINATED = 143
 
 
 EXIT_CODE_MEANINGS: dict[ExitCode, str] = {
@@ -41,6 +42,7 @@ EXIT_CODE_MEANINGS: dict[ExitCode, str] = {
     ExitCode.UNAVAILABLE: "backend, GPU or toolchain unavailable",
     ExitCode.INTERNAL: "internal error",
     ExitCode.INTERRUPTED: "interrupted",
+    ExitCode.TERMINATED: "ended by SIGTERM, with what was done kept",
 }
 
 
@@ -196,6 +198,13 @@ class Interrupted(ToktierError):
     exit_code = ExitCode.INTERRUPTED
 
 
+class Terminated(Interrupted):
+    """Ended by SIGTERM; what was done is kept."""
+
+    code = "TERMINATED"
+    exit_code = ExitCode.TERMINATED
+
+
 class ConfigInvalid(ToktierError):
     code = "CONFIG_INVALID"
     exit_code = ExitCode.USAGE
@@ -204,6 +213,27 @@ class ConfigInvalid(ToktierError):
 class RegistryInvalid(ToktierError):
     code = "REGISTRY_INVALID"
     exit_code = ExitCode.INTEGRITY
+
+
+class EvidenceInvalid(ToktierError):
+    """Evidence, a plan, a failure or a run directory that is edited, damaged, or of something else."""
+
+    code = "EVIDENCE_INVALID"
+    exit_code = ExitCode.INTEGRITY
+
+
+class EvidenceStale(ToktierError):
+    """Made with another engine, reference or suite than is installed; `details["differs"]` lists what."""
+
+    code = "EVIDENCE_STALE"
+    exit_code = ExitCode.REFUSED
+
+
+class EvidenceIncomplete(ToktierError):
+    """Blocks of the plan are missing."""
+
+    code = "EVIDENCE_INCOMPLETE"
+    exit_code = ExitCode.INCOMPLETE
 
 
 class InvalidText(ToktierError, ValueError):
