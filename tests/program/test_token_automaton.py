@@ -6,6 +6,7 @@ from __future__ import annotations
 import dataclasses
 import random
 import struct
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
@@ -39,6 +40,13 @@ def built(tables: BoundaryTables) -> TokenAutomaton:
     return automaton
 
 
+def assert_two_passes(automaton: TokenAutomaton, tables: BoundaryTables, lengths: Iterable[int]) -> None:
+    """Equal to the two passes on all class strings of these lengths."""
+    for length in lengths:
+        for classes in class_strings(tables.n_class, length):
+            assert run_token_automaton(automaton, classes) == run_two_pass(tables, classes), classes
+
+
 def rows_of(automaton: TokenAutomaton) -> list[tuple[int, ...]]:
     n = automaton.n_class
     flat = struct.unpack(f"<{automaton.n_state * n}H", automaton.next)
@@ -68,18 +76,13 @@ def look_ahead(distance: int, value: int = 1) -> BoundaryTables:
 
 @parametrize_cases()
 def test_equals_two_passes_on_all_short_class_strings(case: SplitCase) -> None:
-    automaton = built(case.tables)
-    for length in range(4 if case.tables.n_class <= 14 else 3):
-        for classes in class_strings(case.tables.n_class, length):
-            assert run_token_automaton(automaton, classes) == run_two_pass(case.tables, classes), classes
+    assert_two_passes(built(case.tables), case.tables, range(4 if case.tables.n_class <= 14 else 3))
 
 
 @pytest.mark.ci
 @parametrize_cases()
 def test_equals_two_passes_on_all_class_strings_of_length_four(case: SplitCase) -> None:
-    automaton = built(case.tables)
-    for classes in class_strings(case.tables.n_class, 4):
-        assert run_token_automaton(automaton, classes) == run_two_pass(case.tables, classes), classes
+    assert_two_passes(built(case.tables), case.tables, [4])
 
 
 @pytest.mark.full
@@ -87,9 +90,7 @@ def test_equals_two_passes_on_all_class_strings_of_length_four(case: SplitCase) 
 def test_equals_two_passes_on_all_class_strings_of_length_five(case: SplitCase) -> None:
     if case.tables.n_class > 14:
         pytest.skip("millions of strings, in Python")
-    automaton = built(case.tables)
-    for classes in class_strings(case.tables.n_class, 5):
-        assert run_token_automaton(automaton, classes) == run_two_pass(case.tables, classes), classes
+    assert_two_passes(built(case.tables), case.tables, [5])
 
 
 @parametrize_cases()
@@ -220,9 +221,7 @@ def test_look_ahead_up_to_three_waits_as_long_as_it_must(distance: int, value: i
     tables = look_ahead(distance, value)
     automaton = built(tables)
     assert max(automaton.pending) == distance
-    for length in range(9):
-        for classes in class_strings(2, length):
-            assert run_token_automaton(automaton, classes) == run_two_pass(tables, classes), classes
+    assert_two_passes(automaton, tables, range(9))
 
 
 def test_more_than_three_pending_positions_have_no_automaton() -> None:
@@ -264,9 +263,7 @@ def test_unbounded_look_ahead_of_one_position_waits() -> None:
     )
     automaton = built(tables)
     assert max(automaton.pending) == 1
-    for length in range(8):
-        for classes in class_strings(2, length):
-            assert run_token_automaton(automaton, classes) == run_two_pass(tables, classes), classes
+    assert_two_passes(automaton, tables, range(8))
 
 
 def test_first_piece_can_wait_for_being_dropped() -> None:
@@ -327,8 +324,6 @@ def test_random_machines_are_exact_or_refused_for_cause() -> None:
             ), "refused although no short text has more than three positions pending"
             continue
         built_count += 1
-        for length in range(6):
-            for classes in class_strings(tables.n_class, length):
-                assert run_token_automaton(automaton, classes) == run_two_pass(tables, classes)
+        assert_two_passes(automaton, tables, range(6))
     assert built_count > 50
     assert refused > 20
