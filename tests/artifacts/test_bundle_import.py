@@ -172,9 +172,10 @@ def start(bundle: Path, home: Path, count: int = 1) -> subprocess.Popen[bytes]:
     )  # fmt: skip
 
 
-def test_eight_processes_import_at_once(world: World, tmp_path: Path) -> None:
+@pytest.mark.parametrize("count", [5, pytest.param(50, marks=pytest.mark.ci)])
+def test_eight_processes_import_at_once(world: World, tmp_path: Path, count: int) -> None:
     write_bundle(tmp_path / "b.tar", [alpha(world, tmp_path), beta(world, tmp_path)])
-    children = [start(tmp_path / "b.tar", world.home, 5) for _ in range(8)]
+    children = [start(tmp_path / "b.tar", world.home, count) for _ in range(8)]
     for child in children:
         _, stderr = child.communicate(timeout=120)
         assert child.returncode == 0, stderr.decode()

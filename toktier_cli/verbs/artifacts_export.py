@@ -9,6 +9,7 @@ import typer
 
 from toktier.artifacts.export import ExportedFamily, ExportReport, export_bundle
 from toktier.artifacts.pins import shipped_pins
+from toktier.artifacts.signatures import signature_path
 from toktier.errors import ExitCode
 from toktier.labels import escaped, shown_path
 from toktier_cli import options
@@ -34,6 +35,9 @@ def export(
     settings = options.settings_of(invocation)
     key = None if sign is None else Path(sign)
     report = export_bundle(families, shipped_pins(), settings, Path(out), sign_key=key, complete=complete)
+    old = signature_path(Path(out))
+    if report.written is not None and report.signature is None and old.exists():
+        invocation.warn(f"{shown_path(old)} is of an earlier bundle; remove it, or export with --sign KEY")
     return Result(
         "artifacts_export",
         lambda: _document(report),

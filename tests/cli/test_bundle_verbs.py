@@ -1,0 +1,128 @@
+"""The verbs about bundles, as typed: documents that fit their schemas, and the exit code of every answer."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.artifacts.conftest import World, world  # noqa: F401
+from tests.artifacts.test_bundle_format import part
+from tests.artifacts.test_signatures import key_pair
+from tests.cli.command import check_document, run_here
+from toktier.artifacts.bundle_writer import write_bundle
+
+
+class Command:
+    """The command with the two small families pinned."""
+
+    def __init__(self, world: World, place: Path, monkeypatch: Any, capture: Any) -> None:  # noqa: F811
+        self.world, self.place = world, place
+        self._patch, self._capture = monkeypatch, capture
+        for verb in ("artifacts_export", "artifacts_show"):
+            monkeypatch.setattr(f"toktier_cli.verbs.{verb}.shipped_pins", lambda: world.pins)
+        monkeypatch.setattr("toktier.artifacts.bundle_import.shipped_pins", lambda: world.pins)
+        monkeypatch.chdir(place)
+
+    def __call__(self, *arguments: str, code: int = 0) -> Any:
+        outcome = run_here(
+            "artifacts", *arguments, "--json", home=self.world.home, monkeypatch=self._patch, capture=self._capture
+        )
+        document = check_document(outcome)
+        assert outcome.code == code, document
+        return document
+
+
+@pytest.fixture
+def command(
+    world: World,  # noqa: F811
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfdbinary: pytest.CaptureFixture[bytes],
+) -> Command:
+    key_pair(tmp_path, "right")
+    key_pair(tmp_path, "wrong")
+    for name, data in (("tokenizer.json", world.alpha), ("tokenizer_config.json", world.alpha_config)):
+        world.cache.store(world.pins.family("alpha").files[name], data)
+    return Command(world, tmp_path, monkeypatch, capfdbinary)
+
+
+def answers(document: Any) -> tuple[Any, ...]:
+    bundle = document["paths"][0]["bundle"]
+    return tuple(bundle[key] for key in ("complete", "valid", "pinned", "signed"))
+
+
+def test_export_verify_import(command: Command) -> None:
+    exported = command("export", "alpha", "--out", "b.tar.zst")
+    assert exported["bundle"]["signature"] is None
+    verified = command("verify", "b.tar.zst")
+    assert answers(verified) == (True, True, True, None)
+    assert verified["paths"][0]["bundle"]["content_digest"] == exported["bundle"]["content_digest"]
+    imported = command("import", "b.tar.zst")
+    assert imported["paths"][0]["bundle"]["content_digest"] == exported["bundle"]["content_digest"]
+
+
+def test_complete_is_demanded_or_not(command: Command) -> None:
+    command.world.cache.remove(command.world.pins.family("alpha").files["tokenizer_config.json"])
+    refused = command("export", "alpha", "--out", "b.tar", "--complete", code=6)
+    assert refused["bundle"] is None
+    assert refused["families"][0]["missing"] == ["tokenizer_config.json"]
+    assert not (command.place / "b.tar").exists()
+    assert not command("export", "alpha", "--out", "b.tar")["complete"]
+    assert command("verify", "b.tar")["paths"][0]["bundle"]["parts"][0]["missing"] == ["tokenizer_config.json"]
+    command("verify", "b.tar", "--complete", code=6)
+
+
+def test_signatures(command: Command) -> None:
+    exported = command("export", "alpha", "--out", "b.tar", "--sign", "right.pem")
+    right, wrong = ("--verify-key", "right.pub.pem"), ("--verify-key", "wrong.pub.pem")
+    assert answers(command("verify", "b.tar", *right)) == (True, True, True, True)
+    assert answers(command("verify", "b.tar", *wrong, code=5)) == (True, True, True, False)
+    assert command("import", "b.tar", *right)["paths"][0]["bundle"]["signed_by"] == exported["bundle"]["signed_by"]
+    assert command("import", "b.tar", *wrong, code=5)["error"]["code"] == "SIGNATURE_INVALID"
+    (command.place / "b.tar.sig.json").unlink()
+    assert command("import", "b.tar", *right, code=5)["error"]["code"] == "SIGNATURE_MISSING"
+    assert answers(command("verify", "b.tar", *right, code=5)) == (True, True, True, False)
+
+
+def test_the_policy_of_config_toml_holds_for_every_way_in(command: Command) -> None:
+    command("export", "alpha", "--out", "b.tar")
+    keys = json.dumps([str(command.place / "right.pub.pem")])
+    (command.world.home / "config.toml").write_text(f"signature_keys = {keys}\n")
+    assert command("import", "b.tar", code=5)["error"]["code"] == "SIGNATURE_MISSING"
+    command("verify", "b.tar", code=5)
+    command("import", "b.tar", "--as", "local/x", code=5)
+    (command.place / "t.json").write_bytes(command.world.beta)
+    command("import", "t.json", "--as", "local/x", code=2)
+
+
+def test_only_bundles_are_signed(command: Command) -> None:
+    (command.place / "t.json").write_bytes(command.world.beta)
+    error = command("import", "t.json", "--verify-key", "right.pub.pem", code=5)["error"]
+    assert error["code"] == "SIGNATURE_MISSING"
+
+
+def test_damage_is_told_apart(command: Command) -> None:
+    command("export", "alpha", "--out", "b.tar")
+    data = bytearray((command.place / "b.tar").read_bytes())
+    data[data.index(command.world.alpha) + 1000] ^= 1
+    (command.place / "b.tar").write_bytes(data)
+    document = command("verify", "b.tar", code=5)
+    assert answers(document) == (True, False, True, None)
+    assert [f["status"] for f in document["paths"][0]["bundle"]["parts"][0]["files"]] == ["damaged", "ok"]
+    error = command("import", "b.tar", code=5)["error"]
+    assert (error["code"], error["details"]["reason"]) == ("BUNDLE_INVALID", "file_digest")
+
+
+def test_a_bundle_that_nobody_pinned_is_whole_and_unpinned(command: Command) -> None:
+    write_bundle(command.place / "b.tar", [part(command.place, "x", {"tokenizer.json": b"{}"})])
+    assert answers(command("verify", "b.tar", code=4)) == (True, True, False, None)
+    assert command("import", "b.tar", code=4)["error"]["code"] == "UNCERTIFIED_TOKENIZER"
+
+
+@pytest.mark.parametrize("out", ["/dev/null", "/dev/stdout", "", ".", "b.tar.gz", "no/b.tar"])
+def test_export_leaves_what_is_no_bundle_alone(command: Command, out: str) -> None:
+    command("export", "alpha", "--out", out, code=7 if out.startswith("no") else 2)
+    assert Path("/dev/null").is_char_device()
