@@ -204,3 +204,15 @@ def build_bpe(
     alone), monotone, max_piece (bytes, for CONF), join ("JBYT", "JSYM" or None). ValueError, one sentence, for tables
     that no tokenizer.json can mean.
     """
+
+def cover_vocabulary(program: Program, mutants: int) -> dict[str, Any]:
+    """Texts that show each token and each merge rule of a program, and the proofs of those that none can show.
+
+    texts: list[str]; documents: the same joined, everything that they show still shown; rank_texts: list[str] that tell
+    the ranks of overlapping rules apart. tokens (by id), rules (by rank): bytes of outcomes
+    (`toktier.certify.vocabulary_outcomes`). rank_pairs, rank_pairs_told, rank_pairs_blocked; mutants (at most as many as
+    asked for), mutants_killed: int. Deterministic. Seconds, without the GIL.
+    """
+
+def trace_merges(program: Program, text: bytes) -> tuple[list[int], list[int]]:
+    """Ids of a text (valid UTF-8) by plain merging of its pieces, and the ranks of the rules that fired, in order."""

@@ -54,6 +54,7 @@ constexpr Py_ssize_t kReleaseGilFrom = 2048;  // bytes of text
 void register_compile(nanobind::module_& m);
 void register_program(nanobind::module_& m);
 void register_counters(nanobind::module_& m);
+void register_coverage(nanobind::module_& m);
 void register_arguments(nanobind::module_& m);
 bool register_encoding(PyObject* module);
 bool register_encoding_batch(PyObject* module);

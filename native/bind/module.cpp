@@ -9,6 +9,7 @@ NB_MODULE(_native, m) {
   register_compile(m);
   register_program(m);
   register_counters(m);
+  register_coverage(m);
   register_arguments(m);
   if (!register_encoding(m.ptr()) || !register_encoding_batch(m.ptr()) || !register_encoder(m.ptr()))
     throw nanobind::python_error();
