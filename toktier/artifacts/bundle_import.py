@@ -22,6 +22,7 @@ from toktier.artifacts.import_paths import MAX_TOKENIZER_BYTES, Imported, Import
 from toktier.artifacts.local_artifacts import ALIAS_PREFIX, PREFIX, check_free, local_family, parse_name, register
 from toktier.artifacts.pins import TOKENIZER_FILE, Family, PinnedFile, Pins, shipped_pins
 from toktier.artifacts.signatures import PublicKey, check_signature, load_public_keys, read_envelope
+from toktier.artifacts.staging_directory import staging_directory
 from toktier.config import Settings
 from toktier.errors import (
     ArtifactDamaged,
@@ -66,7 +67,7 @@ def import_bundle(
     demands = [list(keys), load_public_keys(settings.signature_keys)]
     envelope = read_envelope(path) if any(demands) else None
     cache = ArtifactCache.of(settings)
-    with cache.staging() as directory:
+    with staging_directory(cache) as directory:
         visitor = _Staging(path, directory, cache, pins, None if local is None else parse_name(local))
         try:
             content = read_bundle(path, visitor)

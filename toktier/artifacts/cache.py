@@ -22,7 +22,7 @@ import json
 import os
 import stat
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -53,7 +53,6 @@ NOTE_SCHEMA = "toktier.family_note"
 CHUNK = 1 << 20
 MAX_NOTE_BYTES = 1 << 16
 STALE_PART_SECONDS = 7 * 86_400.0
-STALE_STAGING_SECONDS = 86_400.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,8 +251,8 @@ class ArtifactCache:
         return True
 
     def adopt(self, file: PinnedFile, staged: Path) -> bool:
-        """As `store`, of a file below `staging` that the caller has hashed and synced: it is moved, not copied. Gives
-        False, and leaves it, when a right blob was there already."""
+        """As `store`, of a file on the same file system that the caller has hashed and synced: it is moved, not copied.
+        Gives False, and leaves it, when a right blob was there already."""
         path = self.blob_path(file.sha256)
         make_directory(path.parent, self.modes.directory)
         with self.lock(file.sha256):
@@ -269,21 +268,6 @@ class ArtifactCache:
             sync_directory(path.parent)
             self._record_stored(file.sha256)
         return True
-
-    @contextlib.contextmanager
-    def staging(self) -> Iterator[Path]:
-        """A fresh private directory on the file system of the blobs; it and what is left in it vanish at the end.
-        What killed runs left is removed after a day."""
-        import shutil  # 9 ms, which a load does not pay
-
-        self.require_writable()
-        parent = make_directory(self.root / "staging", self.modes.directory)
-        _remove_stale_stagings(parent)
-        directory = make_directory(parent / f"{os.getpid()}-{os.urandom(8).hex()}")
-        try:
-            yield directory
-        finally:
-            shutil.rmtree(directory, ignore_errors=True)
 
     def _replace(self, path: Path, data: bytes) -> None:
         """Sets aside what lies at `path` once the right bytes are written, so that a full disk leaves it as it was."""
@@ -402,17 +386,6 @@ class ArtifactCache:
             identity = _identity(os.stat(self.blob_path(sha256)))
             make_directory(record.parent, self.modes.directory)
             atomic_write(record, canonical_json({"identity": identity}), self.modes.file)
-
-
-def _remove_stale_stagings(parent: Path) -> None:
-    import shutil
-
-    oldest = time.time() - STALE_STAGING_SECONDS
-    with contextlib.suppress(OSError), os.scandir(parent) as entries:
-        for entry in entries:
-            with contextlib.suppress(OSError):
-                if entry.stat(follow_symlinks=False).st_mtime < oldest:
-                    shutil.rmtree(entry.path, ignore_errors=True)
 
 
 def _blob(root: Path, sha256: str) -> Path:
