@@ -24,7 +24,8 @@ def set_aside(path: Path, directory: Path, modes: Modes = PRIVATE) -> Path | Non
 
     None where the host refuses: the caller's own write then replaces the file or says why not.
     """
-    stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
+    now = time.time_ns()
+    stamp = time.strftime("%Y%m%dT%H%M%S", time.gmtime(now // 10**9)) + f".{now % 10**9:09d}Z"
     target = directory / f"{stamp}-{os.urandom(4).hex()}-{path.name}"
     try:
         make_directory(directory, modes.directory)
