@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,7 +14,7 @@ import typer
 from toktier.config import Config, Settings, resolve_settings
 from toktier.errors import UsageError
 from toktier.routing.vocabulary import AUTO, BackendId, Device, RoutingPolicy
-from toktier_cli.invocation import Invocation
+from toktier_cli.invocation import Invocation, Result
 
 if TYPE_CHECKING:
     from toktier import Tokenizer
@@ -32,6 +35,39 @@ Backend = Annotated[str | None, typer.Option("--tokenizer", metavar="BACKEND", h
 NoFallback = Annotated[
     bool, typer.Option("--no-tokenizer-fallback", help="An error where the reference would have to serve.")
 ]
+
+
+# The options that describe a tokenizer and who serves it, with their defaults: those of every verb that encodes.
+_TOKENIZER: tuple[tuple[str, Any, Any], ...] = (
+    ("family", Family, None),
+    ("file", File, None),
+    ("policy", Policy, "certified"),
+    ("device", DeviceOption, "auto"),
+    ("tokenizer", Backend, None),
+    ("no_tokenizer_fallback", NoFallback, False),
+)
+Load = Callable[[], "Tokenizer"]
+
+
+def encodes(verb: Callable[..., Result]) -> Callable[..., Result]:
+    """Adds these options to a verb, which gets them as its argument `load`: a call that gives the tokenizer."""
+    own = inspect.signature(verb, eval_str=True)
+
+    @functools.wraps(verb)
+    def whole(**given: Any) -> Result:
+        chosen = {name: given.pop(name) for name, _, _ in _TOKENIZER}
+        no_fallback = chosen.pop("no_tokenizer_fallback")
+        return verb(load=lambda: load_tokenizer(given["ctx"].obj, no_fallback=no_fallback, **chosen), **given)
+
+    kept = [parameter for parameter in own.parameters.values() if parameter.name != "load"]
+    added = [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)
+        for name, kind, default in _TOKENIZER
+    ]
+    del whole.__dict__["__wrapped__"]  # the framework would read the annotations of the verb alone
+    whole.__signature__ = own.replace(parameters=kept + added)  # type: ignore[attr-defined]
+    whole.__annotations__ = {parameter.name: parameter.annotation for parameter in kept + added}
+    return whole
 
 
 def settings_of(invocation: Invocation, **more: Any) -> Settings:

@@ -34,25 +34,19 @@ class _Row:
     error: ToktierError | None = None
 
 
+@options.encodes
 def count(
     ctx: typer.Context,
+    load: options.Load,
     files: Annotated[
         list[str] | None, typer.Argument(metavar="[FILES...|-]", help="Files, or - for stdin.", show_default=False)
     ] = None,
-    family: options.Family = None,
-    file: options.File = None,
     per_file: Annotated[bool, typer.Option("--per-file", help="One line for each file.")] = False,
     special: Annotated[bool, typer.Option("--special", help="Count the special tokens of the template.")] = False,
-    policy: options.Policy = "certified",
-    device: options.DeviceOption = "auto",
-    tokenizer: options.Backend = None,
-    no_tokenizer_fallback: options.NoFallback = False,
 ) -> Result:
     """Tokens of FILES, or of stdin. Each file is one text."""
     invocation: Invocation = ctx.obj
-    tok = options.load_tokenizer(
-        invocation, family, file, policy=policy, device=device, tokenizer=tokenizer, no_fallback=no_tokenizer_fallback
-    )
+    tok = load()
     rows = [_Row(path) for path in files or ["-"]]
     start = time.perf_counter()
     _count_all(tok, rows, special, Progress(invocation, len(rows), "files"))

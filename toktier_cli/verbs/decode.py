@@ -15,29 +15,23 @@ from toktier_cli.invocation import Invocation, Result
 from toktier_cli.verbs.encode import check_format
 
 
+@options.encodes
 def decode(
     ctx: typer.Context,
+    load: options.Load,
     ids: Annotated[
         list[str] | None, typer.Argument(metavar="[IDS...|-]", help="IDs, or - for stdin.", show_default=False)
     ] = None,
-    family: options.Family = None,
-    file: options.File = None,
     input_: Annotated[str | None, typer.Option("--input", metavar="PATH", help="Read the IDs from a file.")] = None,
     special: Annotated[bool, typer.Option("--special", help="Keep special tokens in the text.")] = False,
     format_: Annotated[
         str, typer.Option("--format", metavar="FORMAT", help="ids, or u32: raw little-endian numbers.")
     ] = "ids",
-    policy: options.Policy = "certified",
-    device: options.DeviceOption = "auto",
-    tokenizer: options.Backend = None,
-    no_tokenizer_fallback: options.NoFallback = False,
 ) -> Result:
     """Text of IDS, of --input FILE, or of stdin. IDs are separated by blanks, line ends or commas."""
     invocation: Invocation = ctx.obj
     numbers = _numbers(ids or [], input_, format_)
-    tok = options.load_tokenizer(
-        invocation, family, file, policy=policy, device=device, tokenizer=tokenizer, no_fallback=no_tokenizer_fallback
-    )
+    tok = load()
     text = tok.decode(numbers, skip_special_tokens=not special)
     return Result(
         "decode",

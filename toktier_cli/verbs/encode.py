@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 FORMATS = ("ids", "u32")
 
 
+@options.encodes
 def encode(
     ctx: typer.Context,
+    load: options.Load,
     text: Annotated[
         list[str] | None, typer.Argument(metavar="[TEXT|-]", help="The text, or - for stdin.", show_default=False)
     ] = None,
-    family: options.Family = None,
-    file: options.File = None,
     input_: Annotated[str | None, typer.Option("--input", metavar="PATH", help="Read the text from a file.")] = None,
     special: Annotated[bool, typer.Option("--special", help="Add the special tokens of the template.")] = False,
     offsets: Annotated[bool, typer.Option("--offsets", help="Each token with its code point range.")] = False,
@@ -34,10 +34,6 @@ def encode(
         str, typer.Option("--format", metavar="FORMAT", help="ids, or u32: raw little-endian numbers.")
     ] = "ids",
     explain: Annotated[bool, typer.Option("--explain", help="Also say which engine served, and why.")] = False,
-    policy: options.Policy = "certified",
-    device: options.DeviceOption = "auto",
-    tokenizer: options.Backend = None,
-    no_tokenizer_fallback: options.NoFallback = False,
 ) -> Result:
     """Token IDs of TEXT, of --input FILE, or of stdin."""
     invocation: Invocation = ctx.obj
@@ -45,9 +41,7 @@ def encode(
     if format_ == "u32" and (invocation.json or offsets):
         raise UsageError("--format u32 goes with neither --json nor --offsets", remedy="toktier encode --help")
     content = read_text(_one(text), input_)
-    tok = options.load_tokenizer(
-        invocation, family, file, policy=policy, device=device, tokenizer=tokenizer, no_fallback=no_tokenizer_fallback
-    )
+    tok = load()
     start = time.perf_counter()
     encoding = tok.encode(content, add_special_tokens=special)
     seconds = time.perf_counter() - start
