@@ -51,33 +51,39 @@ class Tally:
     failures: list[dict[str, Any]] = field(default_factory=list)
     _digest: Any = field(default_factory=hashlib.sha256)
 
-    def text(self, text: str) -> bool:
-        """Compares ids and offsets of one text (one in eight also with special tokens). True when all agreed."""
+    def text(self, text: str, with_specials: bool | None = None, plain: bool = False) -> bool:
+        """Compares ids and offsets of one text. `with_specials`: also with special tokens; None: one text in eight.
+        `plain`: also with special tokens as ordinary text. True when all agreed."""
         encoded = text.encode("utf-8")
         text_digest = hashlib.sha256(encoded).digest()
         counts = self.counts
         counts.documents += 1
         counts.utf8_bytes += len(encoded)
         counts.code_points += len(text)
-        specials = (False, True) if text_digest[0] % WITH_SPECIALS_ONE_IN == 0 else (False,)
-        agreed = True
-        for add_special_tokens in specials:
-            got = self.subject.encode(text, add_special_tokens)
-            expected = self.subject.reference.encode(text, add_special_tokens=add_special_tokens)
-            expected_ids = expected.ids
-            if not add_special_tokens:
-                counts.ids += len(expected_ids)
-                self._digest.update(text_digest)
-                self._digest.update(hashlib.sha256(little_endian_ids(expected_ids)).digest())
-            counts.checks += 1
-            if got.backend != self.subject.backend.value:
-                counts.routed += 1
-                agreed = False
-            elif got.ids != expected_ids:
-                agreed = self._differ("ids", text, add_special_tokens, got.ids, expected_ids)
-            elif got.offsets != expected.offsets:
-                agreed = self._differ("offsets", text, add_special_tokens, got.offsets, expected.offsets)
+        expected = self.subject.reference.encode(text, add_special_tokens=False)
+        counts.ids += len(expected.ids)
+        self._digest.update(text_digest)
+        self._digest.update(hashlib.sha256(little_endian_ids(expected.ids)).digest())
+        agreed = self._compare(text, expected, False, False)
+        if with_specials or (with_specials is None and text_digest[0] % WITH_SPECIALS_ONE_IN == 0):
+            expected = self.subject.reference.encode(text, add_special_tokens=True)
+            agreed = self._compare(text, expected, True, False) and agreed
+        if plain:
+            expected = self.subject.plain_reference.encode(text, add_special_tokens=False)
+            agreed = self._compare(text, expected, False, True) and agreed
         return agreed
+
+    def _compare(self, text: str, expected: Any, add_special_tokens: bool, plain: bool) -> bool:
+        got = self.subject.encode(text, add_special_tokens, plain)
+        self.counts.checks += 1
+        if got.backend != self.subject.backend.value:
+            self.counts.routed += 1
+            return False
+        if got.ids != expected.ids:
+            return self._differ("ids", text, add_special_tokens, plain)
+        if got.offsets != expected.offsets:
+            return self._differ("offsets", text, add_special_tokens, plain)
+        return True
 
     def check(self, what: str, subject: str, got: Any, expected: Any) -> bool:
         """One comparison of something that is no text. `what` and `subject` name it; values are JSON-able."""
@@ -89,9 +95,9 @@ class Tally:
         self._keep({"what": what, "subject": subject, "got": _short(got), "expected": _short(expected)})
         return False
 
-    def _differ(self, what: str, text: str, add_special_tokens: bool, got: list[Any], expected: list[Any]) -> bool:
+    def _differ(self, what: str, text: str, add_special_tokens: bool, plain: bool) -> bool:
         self.counts.mismatches += 1
-        self._keep({"what": what, "text": text, "add_special_tokens": add_special_tokens})
+        self._keep({"what": what, "text": text, "add_special_tokens": add_special_tokens, "plain": plain})
         return False
 
     def _keep(self, failure: dict[str, Any]) -> None:
