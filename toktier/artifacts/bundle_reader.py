@@ -85,7 +85,7 @@ def looks_like_bundle(path: Path) -> bool:
     """Whether a path is to be read as a bundle: a plain or zstd-compressed tar with a manifest in it, or a file that is
     named like one and whose beginning is no archive that another reader could want. Raises EnvironmentFault when it
     cannot be read."""
-    if path.is_dir() or not path.exists():
+    if not path.is_file():
         return False
     fault = FaultMaker(path)
     try:
