@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from toktier.certify.suite import Suite
+from toktier.certify.suites.vocabulary import VocabularySuite
 
-SUITES: tuple[Suite, ...] = ()
+SUITES: tuple[Suite, ...] = (VocabularySuite(),)
 
 
 def suite_named(name: str) -> Suite:

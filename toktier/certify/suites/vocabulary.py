@@ -1,0 +1,95 @@
+"""Every token of the vocabulary produced, every live merge rule fired, the order of overlapping rules told apart.
+
+Texts come from native/coverage through `vocabulary_cache`; what no text can show is counted by its proof
+(`vocabulary_outcomes`), and the rest as open. The claims are our engine's until the reference has given the same ids
+for each text, which is what the blocks check. Not here: added tokens in context, pieces longer than any token, corpora.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from toktier.certify.levels import Level
+from toktier.certify.suite import SuitePlan, TextSuite, blocks_of
+from toktier.certify.vocabulary_cache import VocabularyCoverage, vocabulary_coverage
+from toktier.certify.vocabulary_outcomes import PROOFS, Outcome
+from toktier.program.layout import TokenFlag
+
+if TYPE_CHECKING:
+    from toktier.certify.subject import Subject
+
+BLOCK = 300_000  # code points, of which a call counts sixteen: about half a second
+QUICK_RANK_ONE_IN = 8  # of the texts about ranks
+LISTED = 100  # open ids that are named
+
+
+@dataclass(frozen=True, slots=True)
+class _Texts:
+    texts: list[str]
+    blocks: list[tuple[int, int]]
+
+
+class VocabularySuite(TextSuite):
+    name = "vocabulary"
+    meaning = (
+        "each token produced and each live merge rule fired at least once, or proved impossible, or counted as open; "
+        "overlapping rules told apart by rank. Quick joins the texts into documents in which all of it still shows, "
+        "and takes one in eight of those about ranks; above it each text stands alone"
+    )
+    version = 1
+
+    def plan(self, subject: Subject, level: Level, seed: int) -> SuitePlan:
+        coverage = vocabulary_coverage(subject, self.version)
+        texts = _texts(coverage, level)
+        blocks = blocks_of(texts, BLOCK)
+        facts = {**vocabulary_facts(subject, coverage), "documents": len(texts)}
+        facts["code_points"] = sum(map(len, texts))
+        why = None if blocks else "no token of the vocabulary can be produced"
+        return SuitePlan(len(blocks), facts, why, _Texts(texts, blocks))
+
+    def texts(self, subject: Subject, level: Level, seed: int, plan: SuitePlan, block: int) -> Iterable[str]:
+        kept = plan.payload
+        assert isinstance(kept, _Texts)
+        begin, end = kept.blocks[block]
+        return kept.texts[begin:end]
+
+
+def _texts(coverage: VocabularyCoverage, level: Level) -> list[str]:
+    if level is Level.QUICK:
+        return coverage.documents + coverage.rank_texts[::QUICK_RANK_ONE_IN]
+    return coverage.texts + coverage.rank_texts
+
+
+def vocabulary_facts(subject: Subject, coverage: VocabularyCoverage) -> dict[str, Any]:
+    """Figures of coverage. Tokens are the model's; added tokens beyond it are counted apart. Rules are the live ones:
+    dead ones are proved when the program is compiled. Texts are all that were found, whatever the level takes of them.
+    """
+    flags = subject.program_file.section("TFLG")
+    model = [i for i, flag in enumerate(flags) if flag & TokenFlag.MODEL]
+    added = [i for i, flag in enumerate(flags) if flag & TokenFlag.EXISTS and not flag & TokenFlag.MODEL]
+    rules = [rank for rank, outcome in enumerate(coverage.rules) if outcome != Outcome.ABSENT]
+    return {
+        **_counted("tokens", "produced", "unreachable", model, coverage.tokens),
+        **_counted("added_tokens", "produced", "unreachable", added, coverage.tokens),
+        **_counted("rules", "fired", "blocked", rules, coverage.rules),
+        "rules_dead": subject.meta["model"]["merges_dead"],
+        "texts": len(coverage.texts),
+        "rank_texts": len(coverage.rank_texts),
+        **coverage.counts,
+    }
+
+
+def _counted(what: str, shown: str, impossible: str, members: list[int], outcomes: bytes) -> dict[str, Any]:
+    counts = Counter(outcomes[member] for member in members)
+    still_open = [member for member in members if outcomes[member] == Outcome.OPEN]
+    return {
+        what: len(members),
+        f"{what}_{shown}": counts[Outcome.SHOWN],
+        f"{what}_{impossible}": sum(counts[proof] for proof in PROOFS),
+        **{f"{what}_{impossible}_{proof.name.lower()}": counts[proof] for proof in PROOFS if counts[proof]},
+        f"{what}_open": len(still_open),
+        **({f"{what}_open_first": " ".join(map(str, still_open[:LISTED]))} if still_open else {}),
+    }
