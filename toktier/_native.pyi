@@ -180,6 +180,7 @@ class EncoderBase:
     def native_calls(self) -> tuple[int, int]:
         """Texts that the native engine encoded or counted here, and their bytes of UTF-8."""
 
+def build_facts() -> dict[str, Any]: ...
 def build_bpe(
     raw: list[bytes],
     strings: list[bytes],
@@ -216,3 +217,31 @@ def cover_vocabulary(program: Program, mutants: int) -> dict[str, Any]:
 
 def trace_merges(program: Program, text: bytes) -> tuple[list[int], list[int]]:
     """Ids of a text (valid UTF-8) by plain merging of its pieces, and the ranks of the rules that fired, in order."""
+
+def boundary_mutants(
+    n_class: int,
+    n_left: int,
+    n_right: int,
+    left: bytes,
+    right: bytes,
+    matrix: bytes,
+    left_start: int,
+    right_end: int,
+    strings: list[bytes],
+) -> dict[str, Any]:
+    """Every change of one entry of two-pass boundary tables, run over class strings until one comes out otherwise:
+    `tested`, `killed`, and `survivors` as (0 left, 1 right, 2 matrix; place; value). Position 0 starts a piece
+    whatever the tables say. ValueError for tables that do not fit their sizes."""
+
+def token_mutants(
+    n_class: int,
+    n_state: int,
+    start: int,
+    next: bytes,
+    actions: bytes,
+    end: bytes,
+    pending: bytes,
+    strings: list[bytes],
+) -> dict[str, Any]:
+    """The same for the one-pass form: 0 next, 1 actions, 2 end of text. `refused`: changes that the program reader does
+    not take, not in `tested`; `equivalent`: no text tells them from the tables; `survivors`: neither killed nor that."""

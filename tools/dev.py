@@ -25,7 +25,11 @@ ROOT = Path(__file__).resolve().parent.parent
 VENV = ROOT / ".venv"
 BUILD = ROOT / "build"
 PYTHON = VENV / "bin" / "python"
-NATIVE_SOURCES = ("CMakeLists.txt", "pyproject.toml", "native", "kernels")
+# The Python part of the engine is not compiled, but the module carries its digest (toktier/program/engine_identity.py).
+NATIVE_SOURCES = (
+    "CMakeLists.txt", "pyproject.toml", "native", "kernels", "tables/unicode", "toktier/program",
+    "toktier/canonical.py", "tools/compute_identity.py",
+)  # fmt: skip
 CHECKED_GENERATORS = ("generate_pins.py", "generate_siblings.py", "generate_notices.py")
 WHEEL_TIME = "315532800"  # 1980-01-01, the first that a zip archive can hold
 OLD_REFERENCE = "0.22.2"  # the oldest certified reference version; the newest is what pip resolves
@@ -49,7 +53,8 @@ def digest_of(paths: Iterable[str | Path]) -> str:
     state = hashlib.sha256()
     for entry in paths:
         path = ROOT / entry
-        for file in sorted(p for p in path.rglob("*") if p.is_file()) if path.is_dir() else [path]:
+        files = sorted(p for p in path.rglob("*") if p.is_file() and "__pycache__" not in p.parts)
+        for file in files if path.is_dir() else [path]:
             state.update(str(file.relative_to(ROOT)).encode() + b"\0" + file.read_bytes() + b"\0")
     return state.hexdigest()
 

@@ -55,6 +55,8 @@ void register_compile(nanobind::module_& m);
 void register_program(nanobind::module_& m);
 void register_counters(nanobind::module_& m);
 void register_coverage(nanobind::module_& m);
+void register_boundary_mutants(nanobind::module_& m);
+void register_build_facts(nanobind::module_& m);
 void register_arguments(nanobind::module_& m);
 bool register_encoding(PyObject* module);
 bool register_encoding_batch(PyObject* module);

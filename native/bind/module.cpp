@@ -10,6 +10,8 @@ NB_MODULE(_native, m) {
   register_program(m);
   register_counters(m);
   register_coverage(m);
+  register_boundary_mutants(m);
+  register_build_facts(m);
   register_arguments(m);
   if (!register_encoding(m.ptr()) || !register_encoding_batch(m.ptr()) || !register_encoder(m.ptr()))
     throw nanobind::python_error();

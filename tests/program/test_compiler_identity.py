@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from toktier.program import compiler_identity
+from toktier.program import compiler_identity, engine_identity
 from toktier.program.compiler_identity import compiler_digest
 from toktier.resources import tables_dir
 
@@ -23,8 +23,9 @@ def copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     native = importlib.util.find_spec("toktier._native")
     assert native is not None
     shutil.copyfile(str(native.origin), tmp_path / "native.so")
-    monkeypatch.setattr(compiler_identity, "__file__", str(tmp_path / "program" / "compiler_identity.py"))
-    monkeypatch.setattr(compiler_identity, "tables_dir", lambda: tmp_path / "tables")
+    monkeypatch.setattr(engine_identity, "__file__", str(tmp_path / "program" / "engine_identity.py"))
+    monkeypatch.setattr(engine_identity, "tables_dir", lambda: tmp_path / "tables")
+    monkeypatch.setattr(compiler_identity, "python_digests", engine_identity.python_digests.__wrapped__)
     found = SimpleNamespace(origin=str(tmp_path / "native.so"))
     monkeypatch.setattr(compiler_identity.importlib.util, "find_spec", lambda name: found)
     return tmp_path

@@ -502,5 +502,15 @@ def test_a_warm_load_imports_no_compiler(artifact: Path, cache: Path) -> None:
         """
     command = [sys.executable, "-c", textwrap.dedent(code), str(artifact), str(cache)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
-    names = ["compiler_identity", "file", "json_fields", "layout", "meta", "store", "strict_json", "trust"]
+    names = [
+        "compiler_identity",
+        "engine_identity",
+        "file",
+        "json_fields",
+        "layout",
+        "meta",
+        "store",
+        "strict_json",
+        "trust",
+    ]
     assert set(eval(done.stdout)) <= set(names)
