@@ -212,7 +212,7 @@ def cover_vocabulary(program: Program, mutants: int) -> dict[str, Any]:
     texts: list[str]; documents: the same joined, everything that they show still shown; rank_texts: list[str] that tell
     the ranks of overlapping rules apart. tokens (by id), rules (by rank): bytes of outcomes
     (`toktier.certify.vocabulary_outcomes`). rank_pairs, rank_pairs_told, rank_pairs_blocked; mutants (at most as many as
-    asked for), mutants_killed: int. Deterministic. Seconds, without the GIL.
+    asked for), mutants_killed, mutants_apart: int. Deterministic. Seconds, without the GIL.
     """
 
 def trace_merges(program: Program, text: bytes) -> tuple[list[int], list[int]]:

@@ -43,7 +43,7 @@ nb::dict cover_vocabulary(const ProgramOwner& owner, std::uint32_t mutants) {
     order = coverage::order_texts(owner.program(), tracer, search);
     std::vector<std::string> all = covered.texts;
     all.insert(all.end(), order.texts.begin(), order.texts.end());
-    score = coverage::rank_mutants(owner.program(), tracer, all, 1, mutants);
+    score = coverage::rank_mutants(owner.program(), tracer, search, all, 1, mutants);
     documents = coverage::join_texts(owner.program(), tracer, covered.texts);
   }
   nb::dict out;
@@ -57,6 +57,7 @@ nb::dict cover_vocabulary(const ProgramOwner& owner, std::uint32_t mutants) {
   out["rank_pairs_blocked"] = order.blocked;
   out["mutants"] = score.tested;
   out["mutants_killed"] = score.killed;
+  out["mutants_apart"] = score.apart;
   return out;
 }
 

@@ -9,8 +9,8 @@ namespace toktier::coverage {
 
 namespace {
 
-constexpr std::size_t kClosest = 4;         // overlapping rules looked at for one side of one rule
-constexpr std::uint32_t kTriesOfPair = 48;  // texts tried for one pair
+constexpr std::size_t kClosest = 6;         // overlapping rules looked at for one side of one rule
+constexpr std::uint32_t kTriesOfPair = 200;  // texts tried for one pair
 constexpr std::size_t kJoined = 48;         // texts of one document
 
 // Ranks of rules by the symbol on one side, ascending.
@@ -54,10 +54,10 @@ RankOrder order_texts(const Program& program, Tracer& tracer, VocabularySearch& 
     merge(program, swap, b, nullptr, nullptr);
     if (a == b) return false;
     ++out.pairs;
-    if (search.possibility().judge(bytes).obstacle != Obstacle::none) return ++out.blocked, true;
+    if (search.possibility().judge(bytes).obstacle != Obstacle::none) return ++out.blocked, false;
     std::uint32_t tries = 0;
     bool told = false;
-    search.for_each_text(bytes, 8, Contexts::one_side, [&](const std::string& text) {
+    search.for_each_text(bytes, 64, Contexts::one_side, [&](const std::string& text) {
       if (++tries > kTriesOfPair) return true;
       if (!tracer.encode(text, ids)) return false;
       tracer.trace(text, {}, plain);
@@ -67,7 +67,7 @@ RankOrder order_texts(const Program& program, Tracer& tracer, VocabularySearch& 
       return told = true;
     });
     out.told += told;
-    return true;
+    return told;
   };
   for (std::uint32_t rank = 0; rank < rules.size(); ++rank) {
     const Rule& rule = rules[rank];
@@ -85,8 +85,8 @@ RankOrder order_texts(const Program& program, Tracer& tracer, VocabularySearch& 
   return out;
 }
 
-Mutants rank_mutants(const Program& program, Tracer& tracer, const std::vector<std::string>& texts, std::uint64_t seed,
-                     std::uint32_t count) {
+Mutants rank_mutants(const Program& program, Tracer& tracer, VocabularySearch& search, const std::vector<std::string>& texts,
+                     std::uint64_t seed, std::uint32_t count) {
   const std::vector<Rule> rules = rules_of(program);
   Mutants out;
   if (rules.empty()) return out;
@@ -96,7 +96,11 @@ Mutants rank_mutants(const Program& program, Tracer& tracer, const std::vector<s
     state += 0x9E3779B97F4A7C15ull;
     return tt_hash_mix(state * TT_HASH_A) % below;
   };
-  std::vector<RankSwap> mutants;
+  struct Mutant {
+    RankSwap swap;
+    std::string bytes;  // w·x·y
+  };
+  std::vector<Mutant> mutants;
   std::unordered_map<std::uint32_t, std::vector<std::uint32_t>> where;  // by rank: texts in which it is a candidate
   for (std::uint32_t attempt = 0; attempt < 16 * count && mutants.size() < count; ++attempt) {
     const auto rank = static_cast<std::uint32_t>(draw(rules.size()));
@@ -108,7 +112,8 @@ Mutants rank_mutants(const Program& program, Tracer& tracer, const std::vector<s
     if (size == 0) continue;
     const std::uint32_t other = index.begin(symbol)[draw(size)];
     if (other == rank) continue;
-    mutants.push_back({rank, other});
+    const Rule& first = rules[before ? other : rank];
+    mutants.push_back({{rank, other}, joined(program, first.left, first.right, rules[before ? rank : other].right)});
     where[rank];
     where[other];
   }
@@ -120,16 +125,25 @@ Mutants rank_mutants(const Program& program, Tracer& tracer, const std::vector<s
       if (entry != where.end() && (entry->second.empty() || entry->second.back() != i)) entry->second.push_back(i);
     }
   }
-  for (const RankSwap& mutant : mutants) {
+  std::vector<std::uint32_t> a, b;
+  for (const auto& [swap, bytes] : mutants) {
     ++out.tested;
     const auto kills = [&](std::uint32_t i) {
       tracer.trace(texts[i], {}, plain);
-      tracer.trace(texts[i], mutant, swapped);
+      tracer.trace(texts[i], swap, swapped);
       return plain.symbols != swapped.symbols;
     };
-    const auto& first = where[mutant.first];
-    const auto& second = where[mutant.second];
-    out.killed += std::any_of(first.begin(), first.end(), kills) || std::any_of(second.begin(), second.end(), kills);
+    const auto& first = where[swap.first];
+    const auto& second = where[swap.second];
+    if (std::any_of(first.begin(), first.end(), kills) || std::any_of(second.begin(), second.end(), kills)) {
+      ++out.killed;
+      continue;
+    }
+    tracer.spell(bytes, a);
+    b = a;
+    merge(program, {}, a, nullptr, nullptr);
+    merge(program, swap, b, nullptr, nullptr);
+    out.apart += a == b || search.possibility().judge(bytes).obstacle != Obstacle::none;
   }
   return out;
 }

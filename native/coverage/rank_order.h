@@ -21,11 +21,13 @@ struct RankOrder {
 RankOrder order_texts(const Program& program, Tracer& tracer, VocabularySearch& search);
 
 struct Mutants {
-  std::uint64_t tested = 0, killed = 0;
+  std::uint64_t tested = 0;
+  std::uint64_t killed = 0;  // the exchange changes what one of the texts becomes
+  std::uint64_t apart = 0;   // not killed, and w·x·y cannot stand inside one piece, or stays what it is: no text is expected
 };
-// `count` random pairs of overlapping rules, exchanged: how many change what one of `texts` becomes.
-Mutants rank_mutants(const Program& program, Tracer& tracer, const std::vector<std::string>& texts, std::uint64_t seed,
-                     std::uint32_t count);
+// `count` random pairs of overlapping rules, exchanged.
+Mutants rank_mutants(const Program& program, Tracer& tracer, VocabularySearch& search, const std::vector<std::string>& texts,
+                     std::uint64_t seed, std::uint32_t count);
 
 // `texts` joined into documents such that each one's ids stand there in one run and its rules fire there too. What cannot be
 // joined so stays alone.

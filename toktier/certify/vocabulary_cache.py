@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from toktier.certify.subject import Subject
 
 MUTANTS = 200  # exchanged ranks, drawn at random: the measured strength of the texts about ranks
-COUNTS = ("rank_pairs", "rank_pairs_told", "rank_pairs_blocked", "mutants", "mutants_killed")
+COUNTS = ("rank_pairs", "rank_pairs_told", "rank_pairs_blocked", "mutants", "mutants_killed", "mutants_apart")
 
 
 @dataclass(frozen=True, slots=True)
