@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from toktier.certify.suite import Suite
+from toktier.certify.suites.added import AddedSuite
 from toktier.certify.suites.vocabulary import VocabularySuite
 
-SUITES: tuple[Suite, ...] = (VocabularySuite(),)
+SUITES: tuple[Suite, ...] = (
+    AddedSuite(),
+    VocabularySuite(),
+)
 
 
 def suite_named(name: str) -> Suite:

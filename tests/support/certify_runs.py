@@ -1,0 +1,53 @@
+"""Running a suite of the certification whole, in this process, and planting faults in what it certifies."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import toktier
+from tests.support.material import load_json
+from toktier.certify.levels import Level
+from toktier.certify.subject import Subject
+from toktier.certify.suite import Suite, SuitePlan
+from toktier.certify.tally import Counts, Tally
+
+
+@dataclass
+class SuiteRun:
+    """What a suite counted. `digests`: of every block, in order."""
+
+    plan: SuitePlan
+    counts: Counts = field(default_factory=Counts)
+    failures: list[dict[str, Any]] = field(default_factory=list)
+    digests: list[str] = field(default_factory=list)
+
+
+def run_suite(suite: Suite, subject: Subject, level: Level = Level.QUICK, seed: int = 1) -> SuiteRun:
+    """Plans the suite and runs every block of it."""
+    run = SuiteRun(suite.plan(subject, level, seed))
+    for block in range(run.plan.blocks):
+        tally = Tally(subject, suite.name, block)
+        suite.run(subject, level, seed, run.plan, block, tally)
+        run.counts.add(tally.counts)
+        run.failures += tally.failures
+        run.digests.append(tally.digest())
+    return run
+
+
+def changed_file(path: Path, target: Path, change: Callable[[Any], None]) -> Path:
+    """`target`: the tokenizer.json at `path` after `change` of its document."""
+    document = load_json(path)
+    change(document)
+    target.write_text(json.dumps(document), encoding="utf-8")
+    return target
+
+
+def faulty_subject(path: Path, served: Path) -> Subject:
+    """The subject of `path` whose backend serves another file: what a fault in its tables would look like."""
+    subject = Subject(path)
+    subject.__dict__["tokenizer"] = toktier.from_file(served, policy="experimental", tokenizer="fast_cpu")
+    return subject
