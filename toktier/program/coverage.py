@@ -161,7 +161,9 @@ def token_suite(automaton: TokenAutomaton) -> list[bytes]:
         return (text + c for c in single)
 
     behind = [b"", *_characterise(access, range(automaton.n_state), single, values, longer)]
-    return _ordered(_product(list(access.values()), [b"", *single], behind))
+    rows = [targets[state * n : (state + 1) * n] for state in range(automaton.n_state)]
+    before = _both(access, nonempty_access(access, rows, backwards=False))
+    return _ordered(_product(before, [b"", *single], behind))
 
 
 def _ordered(texts: Iterable[bytes]) -> list[bytes]:
