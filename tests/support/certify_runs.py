@@ -26,8 +26,10 @@ class SuiteRun:
     digests: list[str] = field(default_factory=list)
 
 
-def run_suite(suite: Suite, subject: Subject, level: Level = Level.QUICK, seed: int = 1) -> SuiteRun:
-    """Plans the suite and runs every block of it."""
+def run_suite(
+    suite: Suite, subject: Subject, level: Level = Level.QUICK, seed: int = 1, until_mismatch: bool = False
+) -> SuiteRun:
+    """Plans the suite and runs every block of it, or `until_mismatch` those up to the first that reports one."""
     run = SuiteRun(suite.plan(subject, level, seed))
     for block in range(run.plan.blocks):
         tally = Tally(subject, suite.name, block)
@@ -35,6 +37,8 @@ def run_suite(suite: Suite, subject: Subject, level: Level = Level.QUICK, seed: 
         run.counts.add(tally.counts)
         run.failures += tally.failures
         run.digests.append(tally.digest())
+        if until_mismatch and run.counts.mismatches:
+            break
     return run
 
 

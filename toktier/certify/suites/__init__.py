@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from toktier.certify.suite import Suite
 from toktier.certify.suites.added import AddedSuite
+from toktier.certify.suites.normalization import NormalizationSuite
 from toktier.certify.suites.vocabulary import VocabularySuite
 
 SUITES: tuple[Suite, ...] = (
     AddedSuite(),
+    NormalizationSuite(),
     VocabularySuite(),
 )
 
