@@ -25,6 +25,7 @@ VERBS: dict[str, tuple[str, str, str]] = {
     "decode": ("toktier_cli.verbs.decode", "decode", "Text of token IDs"),
     "count": ("toktier_cli.verbs.count", "count", "Tokens of many files"),
     "artifacts": ("toktier_cli.app", "ARTIFACTS", "Bring, check and remove pinned tokenizers"),
+    "certify": ("toktier_cli.app", "CERTIFY", "Compare a backend with the reference and write evidence"),
     "inspect": ("toktier_cli.verbs.inspect", "inspect", "What is pinned, or what a tokenizer.json is"),
     "config": ("toktier_cli.app", "CONFIG", "Settings and where they come from"),
     "schema": ("toktier_cli.verbs.schema", "schema", "JSON Schemas of the documents that --json prints"),
@@ -39,8 +40,8 @@ ARTIFACTS: dict[str, tuple[str, str, str]] = {
         "Take pinned files out of bundles, packages and directories",
     ),
     "export": ("toktier_cli.verbs.artifacts_export", "export", "Write families as a bundle, one file to carry"),
-    "mirror": ("toktier_cli.verbs.artifacts_mirror", "mirror", "Write a static tree that --from URL reads"),
     "kit": ("toktier_cli.verbs.artifacts_kit", "kit", "Make a folder for a host without a network"),
+    "mirror": ("toktier_cli.verbs.artifacts_mirror", "mirror", "Write a static tree that --from URL reads"),
     "verify": ("toktier_cli.verbs.artifacts_show", "verify", "Hash again what is there"),
     "remove": ("toktier_cli.verbs.artifacts_show", "remove", "Take families out of the cache"),
     "check-conversion": (
@@ -49,15 +50,27 @@ ARTIFACTS: dict[str, tuple[str, str, str]] = {
         "Derive a tokenizer.json again and compare it with its pin",
     ),
 }
+CERTIFY: dict[str, tuple[str, str, str]] = {
+    "run": ("toktier_cli.verbs.certify", "run", "Certify FAMILY or FILE; the word run may be left out"),
+    "merge": ("toktier_cli.verbs.certify_evidence", "merge", "Put the shards of one plan together"),
+    "verify": ("toktier_cli.verbs.certify_evidence", "verify", "Hold evidence against its rules and this installation"),
+    "show": ("toktier_cli.verbs.certify_evidence", "show", "The runs on this host"),
+    "replay": ("toktier_cli.verbs.certify_evidence", "replay", "Run one failure again"),
+    "diff": ("toktier_cli.verbs.certify_evidence", "diff", "What differs between two evidence files"),
+}
 CONFIG: dict[str, tuple[str, str, str]] = {
     "show": ("toktier_cli.verbs.config", "show", "Settings of this run"),
 }
+# Groups whose argument may also be what the named verb takes: `certify FAMILY` is `certify run FAMILY`. A path that is
+# called like a verb is given as ./merge.
+DEFAULT_VERBS = {"certify": "run"}
 
 
 class VerbGroup(TyperGroup):
     """A group that knows its verbs by name and builds one only when it is asked for."""
 
     verbs: dict[str, tuple[str, str, str]]
+    default: str | None = None
 
     def list_commands(self, ctx: Any) -> list[str]:
         return list(self.verbs)
@@ -82,6 +95,8 @@ class VerbGroup(TyperGroup):
                 details={"command": ctx.command_path, "commands": list(self.verbs)},
                 remedy=f"{ctx.command_path} --help",
             )
+        if self.default is not None and args[0] not in self.verbs and args[0] != "--help":
+            args = [self.default, *args]
         return super().parse_args(ctx, args)
 
     def _unknown(self, ctx: Any, name: str) -> UsageError:
@@ -110,6 +125,7 @@ def _typer() -> typer.Typer:
 def _group(name: str, verbs: dict[str, tuple[str, str, str]], summary: str) -> VerbGroup:
     group = VerbGroup(name=name, help=summary, rich_markup_mode=None)
     group.verbs = verbs
+    group.default = DEFAULT_VERBS.get(name)
     return group
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import sys
 import threading
 import time
+from collections.abc import Callable
 
 from toktier_cli.invocation import Invocation
 
@@ -17,13 +18,14 @@ LOG_SECONDS = 60.0
 
 
 class Progress:
-    """Counts finished items of `total`; any thread may advance it."""
+    """Counts finished items of `total`; any thread may advance it. `detail`: what more to say, asked when shown."""
 
-    def __init__(self, invocation: Invocation, total: int, unit: str) -> None:
+    def __init__(self, invocation: Invocation, total: int, unit: str, detail: Callable[[], str] = lambda: "") -> None:
         self._shown = not invocation.quiet
         self._terminal = sys.stderr.isatty()
         self._total = total
         self._unit = unit
+        self._detail = detail
         self._done = 0
         self._dirty = False
         self._next = time.monotonic() + (FIRST_SECONDS if self._terminal else LOG_SECONDS)
@@ -37,8 +39,8 @@ class Progress:
             if not self._shown or now < self._next:
                 return
             self._next = now + (TERMINAL_SECONDS if self._terminal else LOG_SECONDS)
-            line = f"{self._done} of {self._total} {self._unit}"
-            sys.stderr.write(f"\r{line}" if self._terminal else f"{line}\n")
+            line = f"{self._done} of {self._total} {self._unit}{self._detail()}"
+            sys.stderr.write(f"\r{line}\x1b[K" if self._terminal else f"{line}\n")
             sys.stderr.flush()
             self._dirty = self._terminal
 

@@ -1,0 +1,111 @@
+"""The run directory: what a kill tears is dropped, what an edit changes is refused."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.certify.tiny_suites import prepare, start
+from toktier.certify import checkpoint as checkpoints
+from toktier.certify.checkpoint import BLOCKS, COMPLETE, PLAN, Writer
+from toktier.certify.plan import Shard
+from toktier.certify.workers import run_block
+from toktier.errors import ArtifactNotFound, EnvironmentFault, EvidenceIncomplete, EvidenceInvalid, LockTimeout
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    """A run with six of its blocks done."""
+    prepared = prepare(tmp_path / "home")
+    state = start(prepared, tmp_path / "run")
+    with Writer(state) as writer:
+        for index in (3, 0, 4, 1, 20, 2):
+            writer.append(run_block(prepared, index))
+    return tmp_path / "run"
+
+
+def test_what_was_written_is_read(directory: Path) -> None:
+    state = checkpoints.read(directory)
+    assert sorted(state.results) == [0, 1, 2, 3, 4, 20]
+    assert state.missing == list(range(5, 20))
+    assert state.target["corpora"] == []
+    assert state.build == {"compiler": "some"}
+
+
+def test_a_torn_last_line_is_dropped_wherever_it_is_torn(directory: Path) -> None:
+    data = (directory / BLOCKS).read_bytes()
+    last = data[:-1].rfind(b"\n") + 1
+    for end in (last, last + 1, (last + len(data)) // 2, len(data) - 1):
+        (directory / BLOCKS).write_bytes(data[:end] + (b"\0" * 40 if end == last + 1 else b""))
+        state = checkpoints.read(directory)
+        assert sorted(state.results) == [0, 1, 3, 4, 20]
+        with Writer(state):
+            pass
+        assert (directory / BLOCKS).read_bytes() == data[:last]
+
+
+def test_any_other_fault_is_refused(directory: Path) -> None:
+    data = (directory / BLOCKS).read_bytes()
+    lines = data.splitlines(keepends=True)
+    bad = [
+        b"".join([*lines[:2], *lines[3:]]),  # a line less
+        b"".join([lines[0], lines[2], lines[1], *lines[3:]]),
+        b"".join([*lines, lines[-1]]),
+        data.replace(b'"mismatches":0', b'"mismatches":1', 1),
+        data.replace(b'"index":4', b'"index":5'),
+        b"{}\n" + data,
+        b"",
+        lines[0].replace(b'"shard":[1,1]', b'"shard":[1,2]') + b"".join(lines[1:]),
+        data[: len(lines[0]) + 10] + b"\n" + b"".join(lines[2:]),
+    ]
+    for content in bad:
+        (directory / BLOCKS).write_bytes(content)
+        with pytest.raises(EvidenceInvalid):
+            checkpoints.read(directory)
+
+
+def test_the_plan_of_another_run_is_refused(directory: Path, tmp_path: Path) -> None:
+    (directory / PLAN).write_bytes(prepare(tmp_path / "home", seed=9).plan.to_json())
+    with pytest.raises(EvidenceInvalid, match="another plan"):
+        checkpoints.read(directory)
+
+
+def test_no_run_no_second_run_and_not_two_at_once(directory: Path, tmp_path: Path) -> None:
+    with pytest.raises(ArtifactNotFound):
+        checkpoints.read(tmp_path / "absent")
+    with pytest.raises(EnvironmentFault, match="holds a run already"):
+        start(prepare(tmp_path / "home"), directory, Shard(1, 2))
+    with Writer(checkpoints.read(directory)), pytest.raises(LockTimeout), Writer(checkpoints.read(directory)):
+        pass
+
+
+def test_the_seal_names_every_file(directory: Path) -> None:
+    with pytest.raises(EvidenceIncomplete, match="did not end"):
+        checkpoints.check_seal(directory)
+    checkpoints.seal(directory)
+    checkpoints.check_seal(directory)
+    (directory / "more.txt").write_text("x")
+    with pytest.raises(EvidenceInvalid, match="is not listed"):
+        checkpoints.check_seal(directory)
+    (directory / "more.txt").unlink()
+    (directory / PLAN).write_bytes((directory / PLAN).read_bytes() + b" ")
+    with pytest.raises(EvidenceInvalid, match="was changed"):
+        checkpoints.check_seal(directory)
+    (directory / PLAN).unlink()
+    with pytest.raises(EvidenceInvalid, match="is missing"):
+        checkpoints.check_seal(directory)
+    assert len((directory / COMPLETE).read_text().splitlines()) == 2
+
+
+def test_results_are_kept_as_they_are(directory: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TINY_FAULT", "value")
+    prepared = prepare(tmp_path / "home")
+    result = run_block(prepared, 15)
+    assert result.failures
+    state = checkpoints.read(directory)
+    with Writer(state) as writer:
+        writer.append(result)
+    assert checkpoints.read(directory).results[15] == result
+    assert all(json.loads(line)["chain"] for line in (directory / BLOCKS).read_bytes().splitlines())

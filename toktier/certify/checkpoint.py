@@ -1,0 +1,269 @@
+"""The directory of a run: its plan, and every finished block, so that a run ended by anything goes on where it was.
+
+blocks.jsonl only grows; each line carries the digest of itself and of all lines before it, from the header on, which
+names the plan. A line that a kill or a power loss tore is the last one, has no line end, and is dropped; any other
+fault is refused. COMPLETE lists the digest of every other file and is written last. Not here: what the results mean.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Any
+
+from toktier.canonical import TAG_CHECKPOINT, canonical_json, tagged_digest
+from toktier.certify.plan import Plan, Shard, read_plan
+from toktier.certify.tally import Counts
+from toktier.errors import ArtifactNotFound, EnvironmentFault, EvidenceIncomplete, EvidenceInvalid
+from toktier.labels import shown_path
+from toktier.regular_files import open_regular
+from toktier.storage import FILE_MODE, FileLock, atomic_write, environment_fault, make_directory, sync_directory
+
+PLAN, BLOCKS, COMPLETE, LOCK = "plan.json", "blocks.jsonl", "COMPLETE", "run.lock"
+FAILURES = "failures"
+SCHEMA = "toktier.certify_checkpoint"
+SYNC_SECONDS = 1.0
+MAX_FILE_BYTES = 1 << 30
+
+
+@dataclass(frozen=True, slots=True)
+class BlockResult:
+    """One finished block. `index` counts over the whole plan; `failures` are the first of it."""
+
+    index: int
+    counts: Counts
+    digest: str
+    failures: list[dict[str, Any]] = field(default_factory=list)
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "index": self.index,
+            "counts": self.counts.to_dict(),
+            "digest": self.digest,
+            "failures": self.failures,
+        }
+
+
+@dataclass
+class Checkpoint:
+    """What a run directory holds. `target` is what the command line named, for whoever resumes."""
+
+    directory: Path
+    plan: Plan
+    shard: Shard
+    build: dict[str, Any]
+    target: dict[str, Any]
+    results: dict[int, BlockResult]
+    chain: str
+    size: int  # of the sound part of blocks.jsonl, bytes
+
+    @property
+    def planned(self) -> range:
+        return self.shard.range_of(self.plan.blocks)
+
+    @property
+    def missing(self) -> list[int]:
+        return [index for index in self.planned if index not in self.results]
+
+
+def begin(directory: Path, plan: Plan, shard: Shard, build: Mapping[str, Any], target: Mapping[str, Any]) -> Checkpoint:
+    """Makes the directory, which must not hold a run yet."""
+    make_directory(directory)
+    if (directory / PLAN).exists() or (directory / BLOCKS).exists():
+        raise EnvironmentFault(
+            f"{shown_path(directory)} holds a run already",
+            details={"path": str(directory)},
+            remedy=f"toktier certify --resume {shown_path(directory)}, or give another directory",
+        )
+    atomic_write(directory / PLAN, plan.to_json() + b"\n")
+    header = {
+        "schema": SCHEMA,
+        "plan": plan.digest,
+        "shard": [shard.number, shard.count],
+        "build": dict(build),
+        "target": dict(target),
+    }
+    line, chain = _line(header, "")
+    atomic_write(directory / BLOCKS, line)
+    return Checkpoint(directory, plan, shard, dict(build), dict(target), {}, chain, len(line))
+
+
+def read(directory: Path) -> Checkpoint:
+    """What a directory holds. Raises EvidenceInvalid for anything but what a run leaves behind."""
+    plan = read_plan(_json(_bytes(directory / PLAN), directory / PLAN), shown_path(directory / PLAN))
+    path = directory / BLOCKS
+    data = _bytes(path)
+    whole = data[: data.rfind(b"\n") + 1]
+    chain, results = "", dict[int, BlockResult]()
+    header: dict[str, Any] | None = None
+    for number, line in enumerate(whole.splitlines(), 1):
+        record = _json(line, path, number)
+        expected = record.pop("chain", None) if isinstance(record, dict) else None
+        if expected is None or _line(record, chain)[1] != expected:
+            raise _edited(path, number)
+        chain = str(expected)
+        try:
+            if header is None:
+                header = record
+                shard = Shard(*record["shard"])
+                if record["schema"] != SCHEMA or record["plan"] != plan.digest:
+                    raise EvidenceInvalid(
+                        f"{shown_path(path)} is of another plan than {PLAN} beside it",
+                        details={"plan": plan.digest, "found": str(record["plan"])},
+                        remedy="bring the whole directory again from where it was made",
+                    )
+                continue
+            result = BlockResult(
+                record["index"], Counts(**record["counts"]), str(record["digest"]), list(record["failures"])
+            )
+        except (KeyError, TypeError, ValueError):
+            raise _edited(path, number) from None
+        if result.index in results or result.index not in shard.range_of(plan.blocks):
+            raise _edited(path, number)
+        results[result.index] = result
+    if header is None:
+        raise _edited(path, 1)
+    return Checkpoint(directory, plan, shard, header["build"], header["target"], results, chain, len(whole))
+
+
+class Writer:
+    """Appends results; a context manager that holds the directory. Synced at most once a second, and at the end."""
+
+    def __init__(self, checkpoint: Checkpoint) -> None:
+        self.checkpoint = checkpoint
+        self._path = checkpoint.directory / BLOCKS
+        self._lock = FileLock(checkpoint.directory / LOCK, timeout=0)
+        self._file: IO[bytes] | None = None
+        self._synced = time.monotonic()
+
+    def __enter__(self) -> Writer:
+        self._lock.acquire()
+        try:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(self.checkpoint.directory / COMPLETE)
+            if self._path.stat().st_size < self.checkpoint.size:
+                raise _edited(self._path, 1)
+            self._file = open(self._path, "r+b", buffering=0)
+            self._file.truncate(self.checkpoint.size)
+            self._file.seek(self.checkpoint.size)
+        except BaseException as error:
+            self._lock.release()
+            if isinstance(error, OSError):
+                raise environment_fault(error, "write", self._path) from None
+            raise
+        return self
+
+    def append(self, result: BlockResult) -> None:
+        """Raises EnvironmentFault; what was written before stays good."""
+        assert self._file is not None
+        line, chain = _line(result.to_dict(), self.checkpoint.chain)
+        try:
+            written = 0
+            while written < len(line):  # a full disk may take a part
+                written += self._file.write(line[written:])
+            if time.monotonic() - self._synced >= SYNC_SECONDS:
+                os.fsync(self._file.fileno())
+                self._synced = time.monotonic()
+        except OSError as error:
+            with contextlib.suppress(OSError):
+                self._file.truncate(self.checkpoint.size)
+            raise environment_fault(error, "write", self._path) from None
+        self.checkpoint.chain = chain
+        self.checkpoint.size += len(line)
+        self.checkpoint.results[result.index] = result
+
+    def __exit__(self, *_: object) -> None:
+        assert self._file is not None
+        try:
+            with contextlib.suppress(OSError):  # a disk that cannot sync was told by the write
+                os.fsync(self._file.fileno())
+            self._file.close()
+        finally:
+            self._lock.release()
+
+
+def seal(directory: Path) -> None:
+    """Writes COMPLETE: the digest and name of every other file, as sha256sum does."""
+    lines = [f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {name}\n" for name, path in _files(directory)]
+    atomic_write(directory / COMPLETE, "".join(lines).encode())
+    sync_directory(directory)
+
+
+def check_seal(directory: Path) -> None:
+    """Raises EvidenceIncomplete without COMPLETE, EvidenceInvalid where a file is changed, missing or not listed."""
+    try:
+        text = (directory / COMPLETE).read_text("utf-8")
+    except FileNotFoundError:
+        raise EvidenceIncomplete(
+            f"{shown_path(directory)} is of a run that did not end: it has no {COMPLETE}",
+            details={"path": str(directory)},
+            remedy=f"toktier certify --resume {shown_path(directory)}",
+        ) from None
+    except (OSError, UnicodeDecodeError):
+        raise EvidenceInvalid(f"{shown_path(directory / COMPLETE)} cannot be read", remedy="run it again") from None
+    rows = [line.split("  ", 1) for line in text.splitlines() if "  " in line]
+    listed = {name: digest for digest, name in rows}
+    found = {name: hashlib.sha256(path.read_bytes()).hexdigest() for name, path in _files(directory)}
+    for name in sorted({*listed, *found}):
+        if listed.get(name) != found.get(name):
+            kind = "is missing" if name not in found else "is not listed" if name not in listed else "was changed"
+            raise EvidenceInvalid(
+                f"{shown_path(name)} in {shown_path(directory)} {kind}",
+                details={"path": str(directory / name), "problem": kind},
+                remedy="bring the whole directory again from where it was made, or run it again",
+            )
+
+
+def _files(directory: Path) -> Iterator[tuple[str, Path]]:
+    for path in sorted(directory.rglob("*")):
+        name = path.relative_to(directory).as_posix()
+        if path.is_file() and name not in (COMPLETE, LOCK):
+            yield name, path
+
+
+def write_private(path: Path, data: bytes) -> None:
+    atomic_write(path, data, FILE_MODE)
+
+
+def _line(record: Mapping[str, Any], chain: str) -> tuple[bytes, str]:
+    """The line of a record, and the digest over it and all before it."""
+    after = tagged_digest(TAG_CHECKPOINT, chain.encode("ascii") + canonical_json(record))
+    return canonical_json({**record, "chain": after}) + b"\n", after
+
+
+def _bytes(path: Path) -> bytes:
+    try:
+        with open_regular(path) as file:
+            data = file.read(MAX_FILE_BYTES + 1)
+    except FileNotFoundError:
+        raise ArtifactNotFound(
+            f"{shown_path(path)} does not exist: expected the directory of a certification",
+            details={"path": str(path)},
+            remedy="check the path; toktier certify show lists what is on this host",
+        ) from None
+    except OSError as error:
+        raise environment_fault(error, "read", path) from None
+    if len(data) > MAX_FILE_BYTES:
+        raise EvidenceInvalid(f"{shown_path(path)} is larger than {MAX_FILE_BYTES:,} bytes", remedy="run it again")
+    return data
+
+
+def _json(data: bytes, path: Path, line: int = 1) -> Any:
+    try:
+        return json.loads(data)
+    except (ValueError, RecursionError):
+        raise _edited(path, line) from None
+
+
+def _edited(path: Path, line: int) -> EvidenceInvalid:
+    return EvidenceInvalid(
+        f"line {line} of {shown_path(path)} is not what a run wrote: it was edited or damaged",
+        details={"path": str(path), "line": line},
+        remedy="bring it again from where it was made, or run it again",
+    )

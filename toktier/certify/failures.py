@@ -1,0 +1,159 @@
+"""Failure documents: one difference, minimised, with what anyone needs to see it again.
+
+A text is given as code points, both rows of ids around the first difference, and the offsets there. A difference of
+something that is no text is its name and both values; its replay runs the block. Not here: counting (`tally`).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from toktier.canonical import canonical_json
+from toktier.certify.checkpoint import BlockResult
+from toktier.certify.minimise import MAX_CALLS, minimise
+from toktier.certify.plan import Plan
+from toktier.errors import ArtifactNotFound, EvidenceInvalid
+from toktier.labels import shown_path
+from toktier.regular_files import open_regular
+
+if TYPE_CHECKING:
+    from toktier.certify.subject import Subject
+
+SCHEMA = "toktier.certify_failure"
+MAX_FAILURE_BYTES = 64 << 20
+WINDOW = 8  # ids shown on either side of the first difference
+MINIMISED_CODE_POINTS = 6_000_000  # encoded in the search for the shortest text: about 2 s of the reference
+
+
+def comparison(subject: Subject, text: str, add_special_tokens: bool, plain: bool = False) -> dict[str, Any]:
+    """Both rows of a text. `differs`: None, "ids" or "offsets"; windows begin at `from`."""
+    got = subject.encode(text, add_special_tokens, plain)
+    reference = subject.plain_reference if plain else subject.reference
+    expected = reference.encode(text, add_special_tokens=add_special_tokens)
+    ids: tuple[list[int], list[int]] = (got.ids, expected.ids)
+    offsets = ([list(pair) for pair in got.offsets], [list(pair) for pair in expected.offsets])
+    differs = "ids" if ids[0] != ids[1] else "offsets" if offsets[0] != offsets[1] else None
+    rows: Any = offsets if differs == "offsets" else ids
+    first = next((i for i, (a, b) in enumerate(zip(*rows, strict=False)) if a != b), min(map(len, rows)))
+    begin = max(0, first - WINDOW)
+    end = first + WINDOW + 1
+    return {
+        "differs": differs,
+        "served_by": got.backend,
+        "first_difference": first if differs else None,
+        "from": begin if differs else 0,
+        "got_ids": ids[0][begin:end] if differs else ids[0][:end],
+        "expected_ids": ids[1][begin:end] if differs else ids[1][:end],
+        "got_offsets": offsets[0][begin:end] if differs else offsets[0][:end],
+        "expected_offsets": offsets[1][begin:end] if differs else offsets[1][:end],
+        "got_count": len(ids[0]),
+        "expected_count": len(ids[1]),
+    }
+
+
+def failure_documents(
+    plan: Plan, results: Mapping[int, BlockResult], subject: Subject, target: Mapping[str, Any], limit: int
+) -> Iterable[tuple[str, dict[str, Any]]]:
+    """File names and documents of the first `limit` failures in plan order, minimised."""
+    left = limit
+    for index in sorted(results):
+        for number, failure in enumerate(results[index].failures):
+            if left == 0:
+                return
+            left -= 1
+            yield (
+                f"{failure['suite']}-{failure['block']}-{number}.json",
+                failure_document(plan, failure, subject, target),
+            )
+
+
+def failure_document(
+    plan: Plan, failure: Mapping[str, Any], subject: Subject, target: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The document of one failure as a tally keeps it."""
+    content = plan.document
+    document: dict[str, Any] = {
+        "schema": SCHEMA,
+        "schema_version": 1,
+        "plan": plan.digest,
+        "artifact": content["artifact"],
+        "backend": content["backend"],
+        "engine": content["engine"],
+        "reference": content["reference"],
+        "level": content["level"],
+        "seed": content["seed"],
+        "target": dict(target),
+        "suite": failure["suite"],
+        "block": failure["block"],
+        "what": failure["what"],
+    }
+    if "text" not in failure:
+        return document | {
+            "subject": failure["subject"],
+            "got": failure["got"],
+            "expected": failure["expected"],
+        }
+    text, mode = failure["text"], (bool(failure["add_special_tokens"]), bool(failure["plain"]))
+    kind = comparison(subject, text, *mode)["differs"]
+    shortest = text
+    if kind is not None:
+        calls = min(MAX_CALLS, MINIMISED_CODE_POINTS // (len(text) + 16))
+        shortest = minimise(text, lambda t: comparison(subject, t, *mode)["differs"] == kind, calls)
+    return document | {
+        "text": [ord(c) for c in shortest],
+        "found_in_code_points": len(text),
+        "add_special_tokens": mode[0],
+        "plain": mode[1],
+        "comparison": comparison(subject, shortest, *mode),
+    }
+
+
+def repro(path: str | Path) -> str:
+    """The one line that runs a failure again."""
+    return f"toktier certify replay {shown_path(path)}"
+
+
+def to_bytes(document: Mapping[str, Any]) -> bytes:
+    return canonical_json(dict(document)) + b"\n"
+
+
+def read_failure(path: Path) -> dict[str, Any]:
+    """A failure document. Raises EvidenceInvalid for anything else."""
+    try:
+        with open_regular(path) as file:
+            data = file.read(MAX_FAILURE_BYTES + 1)
+        document = json.loads(data) if len(data) <= MAX_FAILURE_BYTES else None
+    except FileNotFoundError:
+        raise ArtifactNotFound(
+            f"{shown_path(path)} does not exist", details={"path": str(path)}, remedy="check the path"
+        ) from None
+    except (ValueError, RecursionError):
+        document = None
+    if isinstance(document, dict) and document.get("schema") == SCHEMA and _well_formed(document):
+        return document
+    raise EvidenceInvalid(
+        f"{shown_path(path)} is no failure of a certification",
+        details={"path": str(path)},
+        remedy="give a file of the directory failures/ of a run",
+    )
+
+
+def text_of(document: Mapping[str, Any]) -> str | None:
+    """The text of a failure; None where it is of something else."""
+    return "".join(map(chr, document["text"])) if "text" in document else None
+
+
+def _well_formed(document: Mapping[str, Any]) -> bool:
+    try:
+        named = all(isinstance(document[key], str) for key in ("plan", "backend", "engine", "level", "suite", "what"))
+        sound = named and isinstance(document["artifact"]["sha256"], str) and isinstance(document["block"], int)
+        sound = sound and isinstance(document["seed"], int) and isinstance(document["target"], dict)
+        if "text" in document:
+            points = document["text"]
+            return sound and all(isinstance(p, int) and 0 <= p <= 0x10FFFF and not 0xD800 <= p < 0xE000 for p in points)
+        return sound and isinstance(document["subject"], str)
+    except (KeyError, TypeError):
+        return False

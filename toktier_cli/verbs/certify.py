@@ -1,0 +1,289 @@
+"""`toktier certify`: compares a backend with the reference, and writes evidence of it."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from toktier.errors import ArtifactNotFound, ExitCode, UsageError
+from toktier.labels import shown, shown_path
+from toktier.routing.vocabulary import BackendId, parse_backend
+from toktier_cli import options
+from toktier_cli.invocation import Invocation, Result
+from toktier_cli.progress import Progress
+
+if TYPE_CHECKING:
+    from toktier.certify.checkpoint import Checkpoint
+    from toktier.certify.plan import Prepared
+    from toktier.certify.runner import Report
+    from toktier.certify.subject import Subject
+
+RUNS = "certify"  # of the state directory
+
+Junit = Annotated[str | None, typer.Option("--junit", metavar="FILE", help="A copy of junit.xml.")]
+Summary = Annotated[str | None, typer.Option("--summary", metavar="FILE", help="A copy of summary.md.")]
+Out = Annotated[str | None, typer.Option("--out", metavar="DIR", help="The run directory, new or empty.")]
+Corpus = Annotated[
+    list[str] | None, typer.Option("--corpus", metavar="PATH", help="Files, directories, JSONL; may be repeated.")
+]
+MaxFailures = Annotated[
+    int, typer.Option("--max-failures", metavar="N", help="Differences to minimise and keep.", min=0, max=10_000)
+]
+
+
+def run(
+    ctx: typer.Context,
+    family: Annotated[str | None, typer.Argument(metavar="[FAMILY|FILE]", show_default=False)] = None,
+    backend: Annotated[str | None, typer.Option(metavar="BACKEND", help="fast_cpu (default) or gpu.")] = None,
+    suite: Annotated[list[str] | None, typer.Option(metavar="SUITE", help="Only this one; may be repeated.")] = None,
+    level: Annotated[str | None, typer.Option(metavar="LEVEL", help="quick (default), standard or exhaustive.")] = None,
+    corpus: Corpus = None,
+    shard: Annotated[str | None, typer.Option(metavar="K/N", help="Only this part; merge makes evidence.")] = None,
+    resume: Annotated[str | None, typer.Option(metavar="DIR", help="Go on with the run in this directory.")] = None,
+    time_budget: Annotated[
+        float | None, typer.Option(metavar="SECONDS", help="Begin no block after this; --resume goes on.", min=0)
+    ] = None,
+    seed: Annotated[int | None, typer.Option(metavar="N", help="Of what is random; 0.", min=0, max=2**53 - 1)] = None,
+    workers: Annotated[int, typer.Option(metavar="N", help="Processes; 0: one a core.", min=0, max=256)] = 0,
+    out: Out = None,
+    junit: Junit = None,
+    summary: Summary = None,
+    max_failures: MaxFailures = 20,
+) -> Result:
+    """Compare a backend with the reference and write evidence.
+
+    Exit code 0: all agreed. 1: something differed. 6: incomplete, --resume DIR goes on.
+    """
+    from toktier.certify.runner import RunOptions
+    from toktier.certify.runner import run as run_plan
+
+    started = time.monotonic()
+    invocation: Invocation = ctx.obj
+    given = {"--backend": backend, "--suite": suite, "--level": level, "--corpus": corpus, "--shard": shard,
+             "--seed": seed, "--out": out}  # fmt: skip
+    if resume is not None:
+        prepared, state = _resumed(invocation, Path(resume), family, given)
+    elif family is None:
+        raise UsageError(
+            "no tokenizer given: expected FAMILY, FILE or --resume DIR", remedy="toktier artifacts list --available"
+        )
+    else:
+        prepared, state = _begun(invocation, family, backend, suite, level, corpus, shard, seed, out)
+    watch = Watch(invocation, len(state.missing))
+    try:
+        report = run_plan(
+            prepared,
+            state,
+            RunOptions(workers=workers, time_budget=time_budget, started=started, max_failures=max_failures),
+            watch,
+        )
+    finally:
+        watch.close()
+    return finished(invocation, report, junit, summary)
+
+
+def _begun(
+    invocation: Invocation,
+    family: str,
+    backend: str | None,
+    suites: list[str] | None,
+    level: str | None,
+    corpus: list[str] | None,
+    shard: str | None,
+    seed: int | None,
+    out: str | None,
+) -> tuple[Prepared, Checkpoint]:
+    from toktier.certify import checkpoint as checkpoints
+    from toktier.certify.evidence import build_facts
+    from toktier.certify.levels import Level
+    from toktier.certify.plan import Shard, make_plan, parse_shard
+
+    part = Shard() if shard is None else parse_shard(shard)
+    if level is not None and level not in list(Level):
+        raise UsageError(f"{shown(level)!r} is no level: expected {', '.join(Level)}", remedy="toktier certify --help")
+    chosen = _suites(suites)
+    path, name = artifact(invocation, family)
+    subject, records = make_subject(invocation, path, _backend(backend), corpus)
+    prepared = make_plan(subject, chosen, Level(level or Level.QUICK), seed or 0, name, records)
+    if part.count > max(1, prepared.plan.blocks):
+        raise UsageError(
+            f"the plan has {prepared.plan.blocks} blocks, too few for {part.count} shards",
+            details={"blocks": prepared.plan.blocks, "shards": part.count},
+            remedy=f"use at most {prepared.plan.blocks} shards",
+        )
+    target = {
+        "artifact": family if name == family else os.path.abspath(family),
+        "corpora": [os.path.abspath(path) for path in corpus or ()],
+    }
+    directory = Path(out) if out is not None else new_directory(invocation, name, level or Level.QUICK)
+    return prepared, checkpoints.begin(directory, prepared.plan, part, build_facts(), target)
+
+
+def _resumed(
+    invocation: Invocation, directory: Path, family: str | None, given: dict[str, Any]
+) -> tuple[Prepared, Checkpoint]:
+    from toktier.certify import checkpoint as checkpoints
+    from toktier.certify.evidence import build_facts
+    from toktier.certify.plan import differences, make_plan
+    from toktier.certify.verify import require_artifact, require_same_plan
+    from toktier.errors import EvidenceStale
+
+    said = [option for option, value in given.items() if value is not None and value != []]
+    if said:
+        raise UsageError(
+            f"--resume goes on with what was planned: it takes no {' or '.join(said)}",
+            remedy=f"toktier certify --resume {shown_path(directory)}",
+        )
+    state = checkpoints.read(directory)
+    content = state.plan.document
+    path, _ = artifact(invocation, family or str(state.target["artifact"]))
+    subject, records = make_subject(
+        invocation, path, _backend(content["backend"]), list(state.target.get("corpora", ()))
+    )
+    require_artifact(state.plan, subject)
+    names = [planned.name for planned in state.plan.suites]
+    prepared = make_plan(
+        subject, _suites(names), state.plan.level, state.plan.seed, content["artifact"]["name"], records
+    )
+    require_same_plan(state.plan, prepared, shown_path(directory))
+    built = differences(state.build, build_facts())
+    if built:
+        raise EvidenceStale(
+            f"{shown_path(directory)} was begun with another build: {built[0]['path']} differs",
+            details={"differs": built},
+            remedy="run it anew, without --resume",
+        )
+    return prepared, state
+
+
+def _suites(names: list[str] | None) -> list[Any]:
+    from toktier.certify.suites import SUITES
+
+    known = {suite.name: suite for suite in SUITES}
+    for name in names or ():
+        if name not in known:
+            raise UsageError(
+                f"{shown(name)!r} is no suite: expected one of {', '.join(known)}",
+                details={"suites": list(known)},
+                remedy="toktier certify --help",
+            )
+    return [suite for suite in SUITES if not names or suite.name in names]
+
+
+def _backend(name: str | None) -> BackendId:
+    backend = BackendId.FAST_CPU if name is None else parse_backend(name)
+    if backend is None or backend is BackendId.HF:
+        raise UsageError(
+            f"--backend {name} cannot be certified: expected a backend that is compared with the reference",
+            remedy="use --backend fast_cpu",
+        )
+    return backend
+
+
+def artifact(invocation: Invocation, name: str) -> tuple[Path, str]:
+    """The file of a family or path, and what to call it: a pinned family where the bytes are its own."""
+    from toktier.artifacts.pins import shipped_pins
+    from toktier.artifacts.resolve import obtain
+
+    if not options.looks_like_path(name):
+        found = obtain(name, options.settings_of(invocation), notify=invocation.note)
+        return found.path, name
+    path = Path(name)
+    if not path.is_file():
+        raise ArtifactNotFound(f"{shown_path(path)} does not exist", details={"path": name}, remedy="check the path")
+    import hashlib
+
+    digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    families = shipped_pins().families.values()
+    return path, next((f.name for f in families if f.tokenizer.sha256 == digest), path.name)
+
+
+def make_subject(
+    invocation: Invocation, path: Path, backend: BackendId, corpus: list[str] | None
+) -> tuple[Subject, list[Any]]:
+    """What is certified, and the records of its corpora. Raises UsageError where no suite reads corpora."""
+    from toktier.certify.subject import Subject
+
+    home = options.settings_of(invocation).home
+    if corpus:
+        raise UsageError("--corpus: no suite of this installation reads a corpus", remedy="leave --corpus out")
+    return Subject(path, backend, home), []
+
+
+def new_directory(invocation: Invocation, name: str, level: str) -> Path:
+    """A fresh run directory under the state root."""
+    stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
+    plain = "".join(c if c.isalnum() or c in "._-" else "-" for c in name)[:80]
+    return runs_directory(invocation) / f"{plain}-{level}-{stamp}-{os.getpid()}"
+
+
+def runs_directory(invocation: Invocation) -> Path:
+    return options.settings_of(invocation).require_state() / RUNS
+
+
+class Watch:
+    """Progress of a run: blocks, bytes a second, time left, mismatches so far."""
+
+    def __init__(self, invocation: Invocation, total: int) -> None:
+        self._total, self._done, self._bytes, self._mismatches, self._faults = total, 0, 0, 0, 0
+        self._begun = time.monotonic()
+        self._progress = Progress(invocation, total, "blocks", self._detail)
+
+    def __call__(self, answer: Any) -> None:
+        self._done += 1
+        counts = getattr(answer, "counts", None)
+        if counts is None:
+            self._faults += 1
+        else:
+            self._bytes += counts.utf8_bytes
+            self._mismatches += counts.mismatches
+        self._progress.advance()
+
+    def close(self) -> None:
+        self._progress.close()
+
+    def _detail(self) -> str:
+        seconds = max(time.monotonic() - self._begun, 1e-3)
+        left = round(seconds / max(self._done, 1) * (self._total - self._done))
+        faults = f", {self._faults:,} without a result" if self._faults else ""
+        return (
+            f", {self._bytes / seconds / 1e6:.1f} MB/s, {left // 60}:{left % 60:02d} left, "
+            f"{self._mismatches:,} mismatches{faults}"
+        )
+
+
+def finished(invocation: Invocation, report: Report, junit: str | None, summary: str | None) -> Result:
+    """Copies of the reports where they were asked for, and the result."""
+    from toktier.certify.outcome import EXIT_CODES, Outcome
+    from toktier.storage import atomic_write
+    from toktier_cli.verbs import certify_text
+
+    if junit is not None:
+        atomic_write(Path(junit), report.junit(), 0o644)
+    if summary is not None:
+        atomic_write(Path(summary), report.summary(), 0o644)
+    _append_step_summary(invocation, report)
+    if report.outcome is Outcome.INCOMPLETE and report.out_of_time:
+        invocation.note(f"time is up: go on with toktier certify --resume {shown_path(report.directory)}")
+    return Result(
+        "certify",
+        lambda: certify_text.document(report),
+        lambda: certify_text.text(report),
+        ExitCode(EXIT_CODES[report.outcome]),
+    )
+
+
+def _append_step_summary(invocation: Invocation, report: Report) -> None:
+    """To the page that the CI system shows, where it names a file for it."""
+    path = os.environ.get("GITHUB_STEP_SUMMARY")
+    if not path:
+        return
+    try:
+        with open(path, "ab") as file:
+            file.write(report.summary())
+    except OSError as error:
+        invocation.warn(f"GITHUB_STEP_SUMMARY {shown_path(path)} cannot be written: {error.strerror}")
