@@ -95,6 +95,11 @@ class Tally:
         self._keep({"what": what, "subject": subject, "got": _short(got), "expected": _short(expected)})
         return False
 
+    def agreed(self, count: int, evidence: bytes) -> None:
+        """`count` comparisons that agreed, made in bulk; `evidence`: what was expected of all, or its digest."""
+        self.counts.checks += count
+        self._digest.update(hashlib.sha256(evidence).digest())
+
     def _differ(self, what: str, text: str, add_special_tokens: bool, plain: bool) -> bool:
         self.counts.mismatches += 1
         self._keep({"what": what, "text": text, "add_special_tokens": add_special_tokens, "plain": plain})

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from toktier.certify.suite import Suite
 from toktier.certify.suites.added import AddedSuite
+from toktier.certify.suites.automaton import AutomatonSuite
+from toktier.certify.suites.classes import ClassesSuite
 from toktier.certify.suites.normalization import NormalizationSuite
 from toktier.certify.suites.vocabulary import VocabularySuite
 
 SUITES: tuple[Suite, ...] = (
+    AutomatonSuite(),
+    ClassesSuite(),
     AddedSuite(),
     NormalizationSuite(),
     VocabularySuite(),
