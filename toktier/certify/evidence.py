@@ -17,7 +17,6 @@ from typing import Any
 
 from toktier import resources
 from toktier.canonical import canonical_json, evidence_digest
-from toktier.certify import suites as registered
 from toktier.certify.checkpoint import BlockResult
 from toktier.certify.outcome import Outcome, SuiteState, judge
 from toktier.certify.plan import Plan, read_plan
@@ -38,10 +37,10 @@ NOT_RUN = "-" * BLOCK_DIGEST_CHARS
 
 def build_facts() -> dict[str, Any]:
     """What the native engine says of its own build: compiler, flags, dispatch level. Strings only."""
-    from toktier import _native
+    from toktier.program import engine_identity
 
-    facts = getattr(_native, "build_facts", None)
-    return {key: str(value) for key, value in sorted(facts().items())} if facts is not None else {}
+    facts = sorted(engine_identity.build_facts().items())
+    return {key: value if isinstance(value, str) else ", ".join(map(str, value)) for key, value in facts}
 
 
 def states_of(
@@ -88,7 +87,6 @@ def make_evidence(
         suites.append(
             {
                 "name": state.name,
-                "meaning": meaning_of(state.name),
                 "blocks_done": state.done,
                 "counts": state.counts.to_dict(),
                 "digest": hashlib.sha256("\n".join(digests).encode("ascii")).hexdigest(),
@@ -109,11 +107,6 @@ def make_evidence(
     }
     document["digest"] = evidence_digest(document)
     return document
-
-
-def meaning_of(name: str) -> str:
-    """What a suite asks; empty for one that this installation does not have."""
-    return next((suite.meaning for suite in registered.SUITES if suite.name == name), "")
 
 
 def _named_failures(plan: Plan, results: Mapping[int, BlockResult]) -> list[dict[str, Any]]:

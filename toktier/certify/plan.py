@@ -33,6 +33,7 @@ class PlannedSuite:
 
     name: str
     version: int
+    meaning: str
     blocks: int
     facts: Mapping[str, Any]
     why: str | None
@@ -162,7 +163,7 @@ def make_plan(
         "level": level.value,
         "seed": seed,
         "suites": [
-            asdict(PlannedSuite(suite.name, suite.version, plan.blocks, dict(plan.facts), plan.why))
+            asdict(PlannedSuite(suite.name, suite.version, suite.meaning, plan.blocks, dict(plan.facts), plan.why))
             for suite, plan in zip(suites, plans, strict=True)
         ],
         "corpora": [asdict(corpus) for corpus in corpora],
@@ -194,9 +195,9 @@ def read_plan(document: Any, where: str) -> Plan:
 
 def installed_engine() -> str:
     """Identity of what is certified: everything that decides ids, offsets or decoding."""
-    from toktier.program.compiler_identity import compiler_digest
+    from toktier.program.engine_identity import engine_identity
 
-    return compiler_digest()
+    return engine_identity()
 
 
 def installed_reference() -> str:
