@@ -7,7 +7,8 @@ namespace toktier::coverage {
 
 namespace {
 
-constexpr std::uint64_t kTries = 1'000'000;  // texts tried for tokens, and again for rules: a few seconds each
+// Texts tried for tokens, and four times as many for rules: a few seconds for the largest vocabulary, were they all used up.
+constexpr std::uint64_t kFewestTries = 20'000, kTriesOfToken = 50, kMostTries = 1'000'000;
 constexpr std::size_t kCompletions = 4096;  // of one token's ends: all of a lead byte of three
 
 std::string replaced(std::string_view text, std::string_view what, std::string_view by) {
@@ -83,7 +84,8 @@ VocabularySearch::VocabularySearch(const Program& program, Tracer& tracer)
       adjacency_(program, tracer, possibility_),
       rules_(rules_of(program)),
       rule_of_(program.n_ids, TT_NONE),
-      tries_left_(kTries) {
+      tries_(std::min(kMostTries, kFewestTries + kTriesOfToken * program.n_ids)),
+      tries_left_(tries_) {
   for (std::uint32_t rank = 0; rank < rules_.size(); ++rank)
     if (rules_[rank].product != TT_NONE) rule_of_[rules_[rank].product] = rank;
   find_unknown();
@@ -174,9 +176,9 @@ Coverage VocabularySearch::run() {
   for (std::uint32_t rank = 0; rank < rules_.size(); ++rank)
     if (rules_[rank].product != TT_NONE) out_.rules[rank] = Outcome::open;
   own_texts();
-  tries_left_ = kTries;
+  tries_left_ = tries_;
   remaining_tokens();
-  tries_left_ = 4 * kTries;
+  tries_left_ = 4 * tries_;
   remaining_rules();
   return std::move(out_);
 }

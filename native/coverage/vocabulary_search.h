@@ -79,7 +79,7 @@ class VocabularySearch {
   std::vector<std::uint8_t> tainted_;      // by id: stands for other text than its own
   std::string unknown_;                    // a character without symbol, of code point models
   std::vector<std::string> before_, behind_;
-  std::uint64_t tries_left_;
+  std::uint64_t tries_, tries_left_;
   Coverage out_;
   Trace trace_;
   std::vector<std::uint32_t> ids_;
