@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -27,11 +27,16 @@ class SuiteRun:
 
 
 def run_suite(
-    suite: Suite, subject: Subject, level: Level = Level.QUICK, seed: int = 1, until_mismatch: bool = False
+    suite: Suite,
+    subject: Subject,
+    level: Level = Level.QUICK,
+    seed: int = 1,
+    until_mismatch: bool = False,
+    blocks: Iterable[int] | None = None,
 ) -> SuiteRun:
-    """Plans the suite and runs every block of it, or `until_mismatch` those up to the first that reports one."""
+    """Plans the suite and runs all its blocks (or `blocks`), or `until_mismatch` up to the first that reports one."""
     run = SuiteRun(suite.plan(subject, level, seed))
-    for block in range(run.plan.blocks):
+    for block in range(run.plan.blocks) if blocks is None else blocks:
         tally = Tally(subject, suite.name, block)
         suite.run(subject, level, seed, run.plan, block, tally)
         run.counts.add(tally.counts)

@@ -6,12 +6,14 @@ from toktier.certify.suite import Suite
 from toktier.certify.suites.added import AddedSuite
 from toktier.certify.suites.automaton import AutomatonSuite
 from toktier.certify.suites.classes import ClassesSuite
+from toktier.certify.suites.code_points import CodePointsSuite
 from toktier.certify.suites.normalization import NormalizationSuite
 from toktier.certify.suites.vocabulary import VocabularySuite
 
 SUITES: tuple[Suite, ...] = (
     AutomatonSuite(),
     ClassesSuite(),
+    CodePointsSuite(),
     AddedSuite(),
     NormalizationSuite(),
     VocabularySuite(),
