@@ -28,6 +28,7 @@ LAYERS: list[set[str]] = [
     {"toktier.conversion"},
     {"toktier.artifacts"},
     {"toktier.backends"},
+    {"toktier.evidence"},
     {"toktier.routing"},
     {"toktier.tokenizer"},
     {"toktier.api"},

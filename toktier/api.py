@@ -21,6 +21,7 @@ from toktier.errors import (
     ProgramUnsupported,
     ToktierError,
 )
+from toktier.evidence.admission import admission
 from toktier.labels import quoted, shown_path
 from toktier.program.side_file import beside
 from toktier.program.store import ProgramInfo, load_or_compile
@@ -209,6 +210,9 @@ def _open(
     native: FastCpuBackend | None = None
     info: ProgramInfo | None = None
     unidentified = resolution.get("not_admitted_because")
+    # Only load() found the family's own bytes; a repository's, or a merged file, may be others.
+    own = resolution["family"] and "basis" not in resolution and not (resolution.get("side_file") or {}).get("merged")
+    called = resolution["family"] if own else os.fspath(path)
     try:
         program, info = load_or_compile(path, settings.programs_dir, opener=Program, name=name, sha256=sha256)
     except ProgramUnsupported as error:
@@ -226,8 +230,11 @@ def _open(
             info.fingerprint,
             decode_by_reference=not native.decodes,
             unidentified=unidentified,
+            named=called,
         )
-    decided = plan(probe(), request, facts)
+    seen = probe()
+    known = admission(facts.artifact_sha256, facts.fingerprint, seen.reference_version, settings.state_dir)
+    decided = plan(seen, request, facts, known)
     if decided.refusal is not None:
         raise decided.refusal
     reference = HfBackend(ArtifactSource(path, facts.artifact_sha256, name))
@@ -287,6 +294,8 @@ def _warn(decided: Plan, info: ProgramInfo | None, name: str, undeclared: list[s
     gate = decided.involuntary
     if gate is not None and gate.reason is not None:
         text = f"{name}: the reference serves, not {gate.backend.value}: {gate.summary} ({gate.reason.value})"
+        if decided.mend is not None:
+            text += f"; mended by `{decided.mend}`"
         warnings.warn(text, ToktierWarning, stacklevel=4)
     if info is not None and info.notice is not None:
         warnings.warn(f"{name}: {info.notice}", ToktierWarning, stacklevel=4)

@@ -29,6 +29,7 @@ REPLACED = (
     (re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ"), "<time>"),
     (re.compile(r'"duration_ms": \d+'), '"duration_ms": <number>'),
     (re.compile(r'"compiler": "[0-9a-f]{64}"'), '"compiler": "<digest>"'),
+    (re.compile(r'"engine_identity": "[0-9a-f]{64}"'), '"engine_identity": "<digest>"'),
     (re.compile(r'"fingerprint": "[0-9a-f]{64}"'), '"fingerprint": "<digest>"'),
     (re.compile(r"^fingerprint  [0-9a-f]{64}$", re.MULTILINE), "fingerprint  <digest>"),
 )

@@ -8,10 +8,12 @@ from dataclasses import replace
 import pytest
 
 from toktier import errors
-from toktier.routing.plan import REGISTRY_ABSENT, Admission, Plan, ProgramFacts, Request, plan
+from toktier.evidence.admission import Admission, Finding
+from toktier.routing.plan import REGISTRY_ABSENT, Plan, ProgramFacts, Request, plan
 from toktier.routing.probe import ProbeFacts
 from toktier.routing.vocabulary import (
     CERTIFIED_REFERENCE_VERSIONS,
+    CERTIFYING,
     POLICIES,
     BackendId,
     Device,
@@ -32,9 +34,21 @@ GPU_BUILT = ProbeFacts(reference_version="0.23.3", gpu_backend=True, gpu_count=0
 COMPILED = ProgramFacts("ab" * 32, fingerprint="cd" * 32)
 REFUSED = ProgramFacts("ab" * 32, unsupported=("model.type", "WordPiece", "model.type = WordPiece is beyond"))
 
+UNKNOWN = ProgramFacts("ab" * 32, fingerprint="cd" * 32, unidentified="no table names these bytes")
+
+
+def known(statuses: dict[BackendId, Status], reason: Reason | None = None) -> Admission:
+    """What a registry with rows says."""
+    return Admission("sha256:00", {backend: Finding(status, "it says", reason) for backend, status in statuses.items()})
+
+
 ABSENT = Admission()
-CERTIFIED = Admission("sha256:00", {GPU: Status.CERTIFIED, CPU: Status.CERTIFIED})
-UNJUDGED = Admission("sha256:00", {})
+CERTIFIED = known({GPU: Status.CERTIFIED, CPU: Status.CERTIFIED})
+UNJUDGED = known({})
+STALE = known({CPU: Status.UNTESTED}, R.ENGINE_BINDING_MISMATCH)
+BROKEN = Admission("invalid", {CPU: Finding(Status.UNTESTED, "the registry is damaged", R.REGISTRY_INVALID)})
+LOCAL = known({CPU: Status.LOCALLY_CERTIFIED})
+LOCAL_ONLY = Admission(None, {CPU: Finding(Status.LOCALLY_CERTIFIED, "it says")})
 
 
 def request(policy: P = P.CERTIFIED, **fields: object) -> Request:
@@ -75,10 +89,23 @@ SERVED = [
     (WITH_GPU, COMPILED, ABSENT, request(P.SUPPORTED), GPU, {}),
     (HERE, COMPILED, UNJUDGED, request(), HF, {CPU: R.UNCERTIFIED_ARTIFACT}),
     (HERE, COMPILED, UNJUDGED, request(P.SUPPORTED), CPU, {}),
-    (HERE, COMPILED, Admission("sha256:00", {CPU: Status.LOCALLY_CERTIFIED}), request(), CPU, {}),
-    (HERE, COMPILED, Admission("sha256:00", {CPU: Status.UNSUPPORTED}), request(P.EXPERIMENTAL), HF, {}),
-    (HERE, COMPILED, Admission("sha256:00", {CPU: Status.EXPERIMENTAL}), request(P.SUPPORTED), HF, {}),
-    (HERE, COMPILED, Admission("sha256:00", {CPU: Status.EXPERIMENTAL}), request(P.EXPERIMENTAL), CPU, {}),
+    (HERE, COMPILED, UNJUDGED, request(P.EXPERIMENTAL), CPU, {}),
+    (HERE, COMPILED, LOCAL, request(), CPU, {}),
+    (HERE, COMPILED, LOCAL, request(P.REQUIRE_ACCELERATED), CPU, {}),
+    (HERE, COMPILED, LOCAL_ONLY, request(), CPU, {}),
+    (HERE, COMPILED, known({CPU: Status.UNSUPPORTED}), request(P.EXPERIMENTAL), HF, {CPU: R.UNCERTIFIED_ARTIFACT}),
+    (HERE, COMPILED, known({CPU: Status.EXPERIMENTAL}), request(P.SUPPORTED), HF, {CPU: R.UNCERTIFIED_ARTIFACT}),
+    (HERE, COMPILED, known({CPU: Status.EXPERIMENTAL}), request(P.EXPERIMENTAL), CPU, {}),
+    (HERE, COMPILED, STALE, request(), HF, {CPU: R.ENGINE_BINDING_MISMATCH}),
+    (HERE, COMPILED, STALE, request(P.SUPPORTED), CPU, {}),
+    (HERE, COMPILED, STALE, request(P.EXPERIMENTAL), CPU, {}),
+    (HERE, COMPILED, BROKEN, request(), HF, {CPU: R.REGISTRY_INVALID}),
+    (HERE, COMPILED, BROKEN, request(P.SUPPORTED), CPU, {}),
+    # bytes that came by a repository's name
+    (HERE, UNKNOWN, ABSENT, request(), HF, {CPU: R.UNCERTIFIED_ARTIFACT}),
+    (HERE, UNKNOWN, ABSENT, request(P.SUPPORTED), CPU, {}),
+    (HERE, UNKNOWN, CERTIFIED, request(), CPU, {}),  # by its fingerprint
+    (HERE, UNKNOWN, STALE, request(), HF, {CPU: R.UNCERTIFIED_ARTIFACT}),
 ]
 
 
@@ -108,6 +135,9 @@ REFUSALS = [
     (OLD, COMPILED, ABSENT, request(P.REQUIRE_ACCELERATED), errors.OracleVersionUnsupported),
     (HERE, COMPILED, UNJUDGED, request(fallback=False), errors.UncertifiedTokenizer),
     (HERE, COMPILED, UNJUDGED, request(P.REQUIRE_ACCELERATED), errors.UncertifiedTokenizer),
+    (HERE, COMPILED, STALE, request(P.REQUIRE_ACCELERATED), errors.UncertifiedTokenizer),
+    (HERE, COMPILED, BROKEN, request(P.REQUIRE_ACCELERATED), errors.UncertifiedTokenizer),
+    (HERE, UNKNOWN, ABSENT, request(P.REQUIRE_ACCELERATED), errors.UncertifiedTokenizer),
     (HERE, COMPILED, ABSENT, request(backend=GPU, fallback=False), errors.BackendUnavailable),
     (HERE, COMPILED, ABSENT, request(device=Device.CUDA, fallback=False), errors.BackendUnavailable),
     (GPU_BUILT, COMPILED, ABSENT, request(backend=GPU, fallback=False), errors.BackendUnavailable),
@@ -155,8 +185,8 @@ def test_the_remedy_of_a_gpu_request_names_who_serves_once_fallback_is_allowed(
 
 def all_plans() -> list[Plan]:
     facts = [HERE, OLD, NONE, WITH_GPU, GPU_BUILT]
-    programs = [COMPILED, REFUSED]
-    admissions = [ABSENT, CERTIFIED, UNJUDGED]
+    programs = [COMPILED, REFUSED, UNKNOWN]
+    admissions = [ABSENT, CERTIFIED, UNJUDGED, STALE, BROKEN, LOCAL]
     backends = [None, *BackendId]
     flags = [True, False]
     return [
@@ -197,6 +227,9 @@ def test_laws_over_all_small_facts() -> None:
         if p.serves is not HF:
             assert p.program.unsupported is None
             assert p.facts.reference_version in CERTIFIED_REFERENCE_VERSIONS or p.waivers
+            # under the default policy only what evidence stands behind, or the ground of an empty registry
+            if p.request.policy in (P.CERTIFIED, P.REQUIRE_ACCELERATED):
+                assert p.status in CERTIFYING or p.admission.registry is None
         # the reference in place of another backend only where that is allowed
         if p.involuntary is not None:
             assert p.request.fallback
@@ -216,7 +249,7 @@ def test_the_registry_gate_states_its_ground_while_no_registry_is_shipped() -> N
     assert gate.summary == REGISTRY_ABSENT
     with_registry = plan(HERE, request(), COMPILED, CERTIFIED)
     gate = next(g for g in with_registry.gates if g.backend is CPU and g.name == "registry")
-    assert gate.summary == "status certified, policy certified"
+    assert gate.summary == "status certified, policy certified: it says"
     assert with_registry.status is Status.CERTIFIED
 
 
@@ -224,6 +257,31 @@ def test_experimental_lists_what_it_waives() -> None:
     waived = plan(OLD, request(P.EXPERIMENTAL), COMPILED)
     assert [gate.reason for gate in waived.waivers] == [Reason.ORACLE_MISMATCH]
     assert plan(HERE, request(P.EXPERIMENTAL), COMPILED).waivers == ()
+    assert plan(HERE, request(P.EXPERIMENTAL), COMPILED, CERTIFIED).waivers == ()
+    for admission, reason in ((UNJUDGED, R.UNCERTIFIED_ARTIFACT), (STALE, R.ENGINE_BINDING_MISMATCH)):
+        decided = plan(HERE, request(P.EXPERIMENTAL), COMPILED, admission)
+        assert [(gate.name, gate.reason) for gate in decided.waivers] == [("registry", reason)]
+        assert plan(HERE, request(P.SUPPORTED), COMPILED, admission).waivers == ()
+
+
+@pytest.mark.parametrize(
+    ("admission", "program", "mend"),
+    [
+        (UNJUDGED, COMPILED, "toktier certify FILE"),
+        (STALE, replace(COMPILED, named="qwen3_8b"), "toktier certify qwen3_8b"),
+        (UNJUDGED, replace(COMPILED, named="my tokenizer.json"), "toktier certify 'my tokenizer.json'"),
+        (BROKEN, COMPILED, "install toktier again"),
+        (UNJUDGED, REFUSED, None),
+        (CERTIFIED, COMPILED, None),
+    ],
+)
+def test_what_mends_it_is_a_command_to_copy(admission: Admission, program: ProgramFacts, mend: str | None) -> None:
+    assert plan(HERE, request(), program, admission).mend == mend
+    refusal = plan(HERE, request(P.REQUIRE_ACCELERATED), program, admission).refusal
+    if mend is not None:
+        assert refusal is not None
+        assert refusal.remedy is not None
+        assert refusal.remedy.startswith(mend)
 
 
 def test_involuntary_reference_is_told_by_the_backend_that_would_have_served() -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from toktier.program import engine_identity
 from toktier.routing.counters import Counters
 from toktier.routing.plan import Plan
 from toktier.routing.vocabulary import (
@@ -81,10 +82,7 @@ def report(
             "gpu_backend": plan.facts.gpu_backend,
             "gpu_count": plan.facts.gpu_count,
         },
-        "certification": {
-            "registry": plan.admission.registry,
-            "statuses": {b.value: plan.admission.status(b).value for b in BackendId if b is not BackendId.HF},
-        },
+        "certification": certification(plan),
         "gpu_backend": {"loaded": False},
         "experimental_waivers": [gate.to_dict() for gate in plan.waivers],
         "model_resolution": resolution,
@@ -97,6 +95,18 @@ def report(
             "native_bytes": native[1],
             "reasons": counters.reasons(),
         },
+    }
+
+
+def certification(plan: Plan) -> dict[str, Any]:
+    """The registry, the engine at hand, and for each accelerated backend what evidence says of this tokenizer on it."""
+    accelerated = [b for b in BackendId if b is not BackendId.HF]
+    return {
+        "registry": plan.admission.registry,
+        "engine_identity": engine_identity.engine_identity(),
+        "engine_bound": engine_identity.is_bound(),
+        "statuses": {b.value: plan.admission.status(b).value for b in accelerated},
+        "backends": {b.value: plan.admission.finding(b).to_dict() for b in accelerated},
     }
 
 
@@ -120,7 +130,7 @@ def _verdict(plan: Plan) -> str:
         return "the reference serves, as asked" if gate is None else f"the reference serves: {gate.summary}"
     ground = next(g.summary for g in plan.gates if g.backend is plan.serves and g.name == "registry")
     text = f"{plan.serves.value} serves ({ground})"
-    if plan.admission.registry is None:
+    if plan.admission.registry is None and plan.status is Status.UNTESTED:
         text += f", status {plan.status.value}: no registry speaks about any tokenizer yet"
     if plan.status is Status.EXPERIMENTAL or plan.waivers:
         text += ", experimental: equality is not shown"

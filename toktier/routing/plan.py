@@ -1,14 +1,15 @@
 """plan(): which backend serves, why none above it does, or why nothing may. A pure function of its arguments.
 
 Every gate that a backend must pass is listed, open or closed, in one order, so that `explain`, `inspect` and `doctor`
-print what was decided instead of deciding again. Admission by a registry is data (`Admission`): while no registry is
-shipped the gate says on which ground it is open. Not here: looking at the machine (`probe`), loading, running.
+print what was decided instead of deciding again. What evidence says is data (`toktier.evidence.admission`): while the
+registry has no row the gate says on which ground it is open. Not here: looking at the machine (`probe`), running.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+import shlex
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from typing import Any
 
 from toktier.errors import (
@@ -19,9 +20,11 @@ from toktier.errors import (
     ToktierError,
     UncertifiedTokenizer,
 )
+from toktier.evidence.admission import Admission
 from toktier.routing.probe import ProbeFacts
 from toktier.routing.vocabulary import (
     CERTIFIED_REFERENCE_VERSIONS,
+    CERTIFYING,
     POLICIES,
     BackendId,
     Device,
@@ -52,25 +55,19 @@ class Request:
 class ProgramFacts:
     """What compiling gave. `unsupported`: path, component and message of the refusal when it did not compile.
     `unidentified`: why bytes that were asked for by a repository's name are not known to be a tokenizer of the tables;
-    None for what is known, and for files that nobody named."""
+    None for what is known, and for files that nobody named. `named`: what commands call it, a family or a path."""
 
     artifact_sha256: str
     fingerprint: str | None = None
     unsupported: tuple[str, str, str] | None = None
     decode_by_reference: bool = False
     unidentified: str | None = None
+    named: str | None = None
 
-
-@dataclass(frozen=True)
-class Admission:
-    """What the registry says. `registry`: its digest, None while none is shipped; `statuses`: by backend, for this
-    tokenizer and the engine at hand."""
-
-    registry: str | None = None
-    statuses: Mapping[BackendId, Status] = field(default_factory=dict)
-
-    def status(self, backend: BackendId) -> Status:
-        return self.statuses.get(backend, Status.COMPILED_UNJUDGED if backend is BackendId.GPU else Status.UNTESTED)
+    @property
+    def certify(self) -> str:
+        """The command that compares this tokenizer with the reference on this host."""
+        return f"toktier certify {'FILE' if self.named is None else shlex.quote(self.named)}"
 
 
 @dataclass(frozen=True)
@@ -139,6 +136,14 @@ class Plan:
             return Status.REFERENCE_ONLY if self.serves else Status.UNSUPPORTED
         assert self.serves is not None
         return self.admission.status(self.serves)
+
+    @property
+    def mend(self) -> str | None:
+        """The command after which the reference need not stand in for another backend; None where there is none."""
+        gate = self.involuntary
+        if gate is None or gate.name != "registry":
+            return None
+        return "install toktier again" if gate.reason is Reason.REGISTRY_INVALID else self.program.certify
 
 
 def plan(facts: ProbeFacts, request: Request, program: ProgramFacts, admission: Admission | None = None) -> Plan:
@@ -253,14 +258,20 @@ def _version_gate(backend: BackendId, facts: ProbeFacts, request: Request) -> Ga
 
 
 def _registry_gate(backend: BackendId, request: Request, program: ProgramFacts, admission: Admission) -> Gate:
-    status = admission.status(backend)
-    admitted = status in POLICIES[request.policy].statuses
+    """Whether the policy admits what evidence says. A policy that waives this gate lists that nothing is shown."""
+    rule, found = POLICIES[request.policy], admission.finding(backend)
+    admitted = found.status in rule.statuses
     if program.unidentified is not None and not admitted:
         return Gate(backend, "registry", program.unidentified, Reason.UNCERTIFIED_ARTIFACT)
-    if admission.registry is None and backend in ADMITTED_WITHOUT_REGISTRY:
+    text = f"status {found.status.value}, policy {request.policy.value}: {found.summary}"
+    if found.status in CERTIFYING and admitted:
+        return Gate(backend, "registry", text)
+    reason = found.reason or Reason.UNCERTIFIED_ARTIFACT
+    if admission.registry is None and backend in ADMITTED_WITHOUT_REGISTRY and found.status is Status.UNTESTED:
         return Gate(backend, "registry", REGISTRY_ABSENT)
-    text = f"status {status.value}, policy {request.policy.value}"
-    return Gate(backend, "registry", text, None if admitted else Reason.UNCERTIFIED_ARTIFACT)
+    if admitted and "registry" in rule.waives:
+        return Gate(backend, "registry", text, reason, waived=True)
+    return Gate(backend, "registry", text, None if admitted else reason)
 
 
 def _refusal(
@@ -293,8 +304,13 @@ def _refusal(
             details=details,
             remedy=f"install tokenizers=={CERTIFIED_REFERENCE_VERSIONS[-1]}, or {allow}",
         )
-    if gate.reason is Reason.UNCERTIFIED_ARTIFACT:
-        return UncertifiedTokenizer(f"{meant.value} is not admitted: {gate.summary}", details=details, remedy=allow)
+    if gate.name == "registry":
+        mend = "install toktier again" if gate.reason is Reason.REGISTRY_INVALID else f"{program.certify}"
+        return UncertifiedTokenizer(
+            f"{meant.value} is not admitted: {gate.summary}",
+            details=details,
+            remedy=f"{mend}, or policy supported, or {allow}",
+        )
     return BackendUnavailable(
         f"backend {meant.value} cannot serve: {gate.summary}",
         details=details,

@@ -74,6 +74,8 @@ class Reason(enum.StrEnum):
     GPU_DISABLED = "R_GPU_DISABLED"
     NO_GPU_DETECTED = "R_NO_GPU_DETECTED"
     DECODE_REFERENCE = "R_DECODE_REFERENCE"
+    ENGINE_BINDING_MISMATCH = "R_ENGINE_BINDING_MISMATCH"
+    REGISTRY_INVALID = "R_REGISTRY_INVALID"
 
 
 REASON_MEANINGS: dict[Reason, str] = {
@@ -87,6 +89,8 @@ REASON_MEANINGS: dict[Reason, str] = {
     Reason.NO_GPU_DETECTED: "no usable GPU was found",
     Reason.DECODE_REFERENCE: "decoding is left to the installed reference: the file has normalized added tokens, which "
     "versions of the reference decode differently, or a decoder that the engine has not",
+    Reason.ENGINE_BINDING_MISMATCH: "the evidence about this tokenizer is of another engine than the installed one",
+    Reason.REGISTRY_INVALID: "the shipped support registry is damaged, so that it speaks for no tokenizer",
 }
 
 
@@ -101,20 +105,21 @@ class PolicyRule:
     waives: frozenset[str] = frozenset()
 
 
-_CERTIFIED = frozenset({Status.CERTIFIED, Status.LOCALLY_CERTIFIED})
-_SUPPORTED = _CERTIFIED | {Status.UNTESTED, Status.COMPILED_UNJUDGED}
+CERTIFYING = frozenset({Status.CERTIFIED, Status.LOCALLY_CERTIFIED})
+"""Statuses that evidence of the engine at hand stands behind."""
+_SUPPORTED = CERTIFYING | {Status.UNTESTED, Status.COMPILED_UNJUDGED}
 
 POLICIES: dict[RoutingPolicy, PolicyRule] = {
-    RoutingPolicy.CERTIFIED: PolicyRule("the accelerated backends where evidence covers them (default)", _CERTIFIED),
+    RoutingPolicy.CERTIFIED: PolicyRule("the accelerated backends where evidence covers them (default)", CERTIFYING),
     RoutingPolicy.SUPPORTED: PolicyRule("also what has no evidence but passes its own checks", _SUPPORTED),
     RoutingPolicy.REFERENCE: PolicyRule("always the reference", frozenset()),
     RoutingPolicy.REQUIRE_ACCELERATED: PolicyRule(
-        "as certified, and an error instead of the reference", _CERTIFIED, reference_may_serve=False
+        "as certified, and an error instead of the reference", CERTIFYING, reference_may_serve=False
     ),
     RoutingPolicy.EXPERIMENTAL: PolicyRule(
         "whatever can run; every premise that fails is listed as a waiver",
         _SUPPORTED | {Status.EXPERIMENTAL},
-        waives=frozenset({"reference_version"}),
+        waives=frozenset({"reference_version", "registry"}),
     ),
 }
 

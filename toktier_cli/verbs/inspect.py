@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -16,15 +16,20 @@ from toktier.artifacts.pins import TOKENIZER_FILE, Pins, shipped_pins
 from toktier.config import Settings
 from toktier.errors import ArtifactNotFound, ProgramUnsupported, UsageError
 from toktier.labels import escaped
+from toktier.routing.vocabulary import BackendId, Reason, RoutingPolicy, Status
 from toktier_cli import options
 from toktier_cli.invocation import Invocation, Result
 from toktier_cli.table import columns, size
 from toktier_cli.verbs.program_text import program_lines
 
+if TYPE_CHECKING:
+    from toktier.routing.plan import Plan
+
 
 @dataclass(frozen=True, slots=True)
 class _File:
-    """A tokenizer.json as the compiler sees it. `meta` None: beyond the compiler, `unsupported` says why."""
+    """A tokenizer.json as the compiler sees it. `meta` None: beyond the compiler, `unsupported` says why. `named`: what
+    commands call it."""
 
     path: Path
     size: int
@@ -32,6 +37,7 @@ class _File:
     fingerprint: str | None
     meta: dict[str, Any] | None
     unsupported: ProgramUnsupported | None
+    named: str
 
 
 def inspect(
@@ -117,7 +123,7 @@ def _pinned(state: FamilyState) -> dict[str, Any]:
 def _one_family(state: FamilyState, settings: Settings) -> Result:
     """Pins of a family, and the file itself where it is on this host."""
     here = next((f.path for f in state.files if f.file.name == TOKENIZER_FILE and f.status == "ok"), None)
-    file = None if here is None else _examine(here, settings, sha256=None)
+    file = None if here is None else _examine(here, settings, sha256=None, named=state.family.name)
     files = {f.file.name: "present" if f.status == "ok" else f.status for f in state.files}
 
     def document() -> dict[str, Any]:
@@ -126,13 +132,14 @@ def _one_family(state: FamilyState, settings: Settings) -> Result:
             "on_this_host": files,
             "source": state.source,
             "program": None if file is None else _program(file),
-            "serves": None if file is None else _serves(file),
+            "serves": None if file is None else _serves(file, settings),
+            "certification": None if file is None else _certification(file, settings),
         }
 
-    return Result("inspect_family", document, lambda: "".join(_family_text(state, file)))
+    return Result("inspect_family", document, lambda: "".join(_family_text(state, file, settings)))
 
 
-def _family_text(state: FamilyState, file: _File | None) -> Iterator[str]:
+def _family_text(state: FamilyState, file: _File | None, settings: Settings) -> Iterator[str]:
     family = state.family
     yield f"family       {family.name}\n"
     if family.repo_id is not None:
@@ -146,7 +153,7 @@ def _family_text(state: FamilyState, file: _File | None) -> Iterator[str]:
     if file is None:
         yield f"not here     toktier artifacts fetch {family.name}\n"
     else:
-        yield from _file_lines(file)
+        yield from _file_lines(file, settings)
 
 
 def _one_repository(repo_id: str, revision: str | None, pins: Pins, settings: Settings) -> Result:
@@ -185,7 +192,8 @@ def _one_repository(repo_id: str, revision: str | None, pins: Pins, settings: Se
             "resolution": resolution,
             "sha256": None if file is None else file.sha256,
             "program": None if file is None else _program(file),
-            "serves": None if file is None else _serves(file, unidentified),
+            "serves": None if file is None else _serves(file, settings, unidentified),
+            "certification": None if file is None else _certification(file, settings),
         }
 
     def text() -> Iterator[str]:
@@ -208,7 +216,7 @@ def _one_repository(repo_id: str, revision: str | None, pins: Pins, settings: Se
             yield f"equals       {resolution['family']}, {resolution['basis']}\n"
         else:
             yield f"equals       nothing known: {unidentified}\n"
-        yield from _file_lines(file, unidentified)
+        yield from _file_lines(file, settings, unidentified)
 
     return Result("inspect_repository", document, lambda: "".join(text()))
 
@@ -236,7 +244,8 @@ def _one_file(path: Path, pins: Pins, settings: Settings, cache: ArtifactCache |
             "equals": equal_to,
             "compared_with": compared,
             "program": _program(file),
-            "serves": _serves(file),
+            "serves": _serves(file, settings),
+            "certification": _certification(file, settings),
         }
 
     def text() -> str:
@@ -247,7 +256,7 @@ def _one_file(path: Path, pins: Pins, settings: Settings, cache: ArtifactCache |
         else:
             others = f"; not the same tokenizer as {', '.join(compared)} on this host" if compared else ""
             lines.append(f"equals       no pinned file{others}\n")
-        return "".join([*lines, *_file_lines(file)])
+        return "".join([*lines, *_file_lines(file, settings)])
 
     return Result("inspect_file", document, text)
 
@@ -260,7 +269,7 @@ def _present(pins: Pins, cache: ArtifactCache | None) -> Iterator[FamilyState]:
             yield state
 
 
-def _examine(path: Path, settings: Settings, *, sha256: str | None) -> _File:
+def _examine(path: Path, settings: Settings, *, sha256: str | None, named: str | None = None) -> _File:
     """Compiles, or maps what was compiled before. Raises what reading the file raises, but not ProgramUnsupported."""
     import hashlib
 
@@ -270,8 +279,8 @@ def _examine(path: Path, settings: Settings, *, sha256: str | None) -> _File:
         _, info = load_or_compile(path, settings.programs_dir, sha256=sha256)
     except ProgramUnsupported as error:
         data = path.read_bytes()
-        return _File(path, len(data), hashlib.sha256(data).hexdigest(), None, None, error)
-    return _File(path, path.stat().st_size, info.artifact_sha256, info.fingerprint, info.meta, None)
+        return _File(path, len(data), hashlib.sha256(data).hexdigest(), None, None, error, named or str(path))
+    return _File(path, path.stat().st_size, info.artifact_sha256, info.fingerprint, info.meta, None, named or str(path))
 
 
 def _program(file: _File) -> dict[str, Any]:
@@ -286,11 +295,11 @@ def _program(file: _File) -> dict[str, Any]:
     }
 
 
-def _serves(file: _File, unidentified: str | None = None) -> list[dict[str, Any]]:
-    """What the plan gives under each policy, with the gates that closed. `unidentified`: see `ProgramFacts`."""
+def _plans(file: _File, settings: Settings, unidentified: str | None = None) -> list[Plan]:
+    """The plan under each policy. `unidentified`: see `ProgramFacts`."""
+    from toktier.evidence.admission import admission
     from toktier.routing.plan import ProgramFacts, Request, plan
     from toktier.routing.probe import probe
-    from toktier.routing.vocabulary import RoutingPolicy
 
     unsupported = file.unsupported
     facts = ProgramFacts(
@@ -299,23 +308,46 @@ def _serves(file: _File, unidentified: str | None = None) -> list[dict[str, Any]
         None if unsupported is None else (unsupported.path, unsupported.component, unsupported.message),
         decode_by_reference=file.meta is not None and file.meta["decode"] == "reference",
         unidentified=unidentified,
+        named=file.named,
     )
-    rows = []
-    for policy in RoutingPolicy:
-        decided = plan(probe(), Request(policy=policy), facts)
-        rows.append(
-            {
-                "policy": policy.value,
-                "backend": None if decided.serves is None else decided.serves.value,
-                "status": decided.status.value,
-                "closed": [gate.to_dict() for gate in decided.closed],
-                "error": None if decided.refusal is None else decided.refusal.to_dict(),
-            }
-        )
-    return rows
+    seen = probe()
+    known = admission(file.sha256, file.fingerprint, seen.reference_version, settings.state_dir)
+    return [plan(seen, Request(policy=policy), facts, known) for policy in RoutingPolicy]
 
 
-def _file_lines(file: _File, unidentified: str | None = None) -> Iterator[str]:
+def _serves(file: _File, settings: Settings, unidentified: str | None = None) -> list[dict[str, Any]]:
+    """Who serves under each policy, with every gate, and the gates that closed."""
+    return [
+        {
+            "policy": decided.request.policy.value,
+            "backend": None if decided.serves is None else decided.serves.value,
+            "status": decided.status.value,
+            "closed": [gate.to_dict() for gate in decided.closed],
+            "gates": [gate.to_dict() for gate in decided.gates],
+            "error": None if decided.refusal is None else decided.refusal.to_dict(),
+        }
+        for decided in _plans(file, settings, unidentified)
+    ]
+
+
+def _certification(file: _File, settings: Settings) -> dict[str, Any]:
+    from toktier.routing.explain import certification
+
+    return certification(_plans(file, settings)[0])
+
+
+def _evidence_lines(plan: Plan) -> Iterator[str]:
+    """What evidence says of the CPU engine, and the command that makes or forgets evidence of this host."""
+    found = plan.admission.finding(BackendId.FAST_CPU)
+    yield f"evidence     {found.status.value}: {found.summary}\n"
+    command = plan.program.certify
+    if found.status is Status.LOCALLY_CERTIFIED:
+        yield f"undo         {command.replace('certify', 'certify forget', 1)}\n"
+    elif found.status is Status.UNTESTED and found.reason is not Reason.REGISTRY_INVALID:
+        yield f"certify      {command}\n"
+
+
+def _file_lines(file: _File, settings: Settings, unidentified: str | None = None) -> Iterator[str]:
     if file.meta is not None:
         assert file.fingerprint is not None
         yield f"fingerprint  {file.fingerprint}\n"
@@ -323,8 +355,12 @@ def _file_lines(file: _File, unidentified: str | None = None) -> Iterator[str]:
     else:
         assert file.unsupported is not None
         yield f"compiled     no: {file.unsupported.message}\n"
+    plans = _plans(file, settings, unidentified)
+    if file.meta is not None:
+        yield from _evidence_lines(plans[0])
     by_backend: dict[str, list[str]] = {}
-    for row in _serves(file, unidentified):
-        by_backend.setdefault(row["backend"] or f"nothing ({row['error']['code']})", []).append(row["policy"])
+    for decided in plans:
+        nobody = "" if decided.refusal is None else f"nothing ({decided.refusal.code})"
+        by_backend.setdefault(nobody or str(decided.serves), []).append(decided.request.policy.value)
     for label, (backend, policies) in zip(("serves", *[""] * len(by_backend)), by_backend.items(), strict=False):
         yield f"{label:<13}{backend} under policy {', '.join(policies)}\n"

@@ -1,0 +1,96 @@
+"""The support registry: what the shipped evidence says of each tokenizer on each backend, indexed for a load.
+
+Read from tables/support_registry.json, which tools/generate_registry.py writes from evidence/. Its root digest is over
+the bytes of the file, with zeros in its own place: that costs a load a tenth of what a digest over the canonical form
+would. Rows are dicts as written; one is interpreted when it is asked for. An edited table speaks for nobody.
+Not here: evidence made on this host (`local`), what follows for a load (`admission`).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import Any
+
+from toktier import resources
+from toktier.canonical import TAG_SUPPORT_REGISTRY, tagged_digest
+from toktier.errors import RegistryInvalid
+from toktier.routing.vocabulary import BackendId
+
+SCHEMA = "toktier.support_registry"
+SCHEMA_VERSION = 1
+FILE_NAME = "support_registry.json"
+_ROOT = re.compile(rb'"root_digest": "sha256:([0-9a-f]{64})"')
+
+
+class Registry:
+    """Rows by artifact digest and by fingerprint. `engine`: the identity that they were generated for, None while there
+    is no row."""
+
+    def __init__(self, document: Mapping[str, Any], root_digest: str) -> None:
+        self.root_digest = root_digest
+        self.engine: str | None = document["engine_identity"]
+        self.rows: Sequence[Mapping[str, Any]] = document["rows"]
+        self._by_digest: dict[tuple[str, str], Mapping[str, Any]] = {}
+        self._by_fingerprint: dict[tuple[str, str], Mapping[str, Any]] = {}
+        for row in self.rows:
+            self._by_digest[row["artifact"]["sha256"], row["backend"]] = row
+            self._by_fingerprint.setdefault((row["artifact"]["fingerprint"], row["backend"]), row)
+
+    def row(self, backend: BackendId, sha256: str, fingerprint: str | None) -> Mapping[str, Any] | None:
+        """The row of these bytes, else of an artifact with this fingerprint."""
+        exact = self._by_digest.get((sha256, backend.value))
+        if exact is not None or fingerprint is None:
+            return exact
+        return self._by_fingerprint.get((fingerprint, backend.value))
+
+
+def sealed(document: Mapping[str, Any]) -> bytes:
+    """The bytes of a table with its root digest: readable, keys in one order."""
+    blank = {**document, "root_digest": f"sha256:{'0' * 64}"}
+    data = (json.dumps(blank, indent=1, sort_keys=True, ensure_ascii=False) + "\n").encode("utf-8")
+    return _ROOT.sub(_root(tagged_digest(TAG_SUPPORT_REGISTRY, data)), data)
+
+
+def _root(digest: str) -> bytes:
+    return f'"root_digest": "sha256:{digest}"'.encode("ascii")
+
+
+def parse_registry(data: bytes, where: str = FILE_NAME) -> Registry:
+    """The registry in the bytes of a table. Raises RegistryInvalid when it does not hold."""
+    try:
+        found = _ROOT.findall(data)
+        if len(found) != 1:
+            raise ValueError("it has not exactly one root_digest")
+        claimed = found[0].decode("ascii")
+        observed = tagged_digest(TAG_SUPPORT_REGISTRY, _ROOT.sub(_root("0" * 64), data))
+        if claimed != observed:
+            raise ValueError(f"root_digest is {claimed}, its content gives {observed}")
+        document = json.loads(data)
+        if document["schema"] != SCHEMA or document["schema_version"] != SCHEMA_VERSION:
+            raise ValueError(f"expected {SCHEMA} of version {SCHEMA_VERSION}")
+        return Registry(document, f"sha256:{claimed}")
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        problem = f"lacks {error}" if isinstance(error, KeyError) else str(error)
+        raise RegistryInvalid(
+            f"the support registry {where} is damaged: {problem}",
+            details={"file": where},
+            remedy="install toktier again",
+        ) from None
+
+
+@cache
+def shipped_registry() -> Registry:
+    """The registry of this installation, read once in a process. Raises RegistryInvalid."""
+    path = resources.tables_dir() / FILE_NAME
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise RegistryInvalid(
+            f"the support registry cannot be read: {error.strerror}",
+            details={"file": str(path)},
+            remedy="install toktier again",
+        ) from None
+    return parse_registry(data, str(path))
