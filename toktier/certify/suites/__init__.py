@@ -5,18 +5,22 @@ from __future__ import annotations
 from toktier.certify.suite import Suite
 from toktier.certify.suites.added import AddedSuite
 from toktier.certify.suites.automaton import AutomatonSuite
+from toktier.certify.suites.cases import CasesSuite
 from toktier.certify.suites.classes import ClassesSuite
 from toktier.certify.suites.code_points import CodePointsSuite
+from toktier.certify.suites.fuzz import FuzzSuite
 from toktier.certify.suites.normalization import NormalizationSuite
 from toktier.certify.suites.vocabulary import VocabularySuite
 
 SUITES: tuple[Suite, ...] = (
+    CasesSuite(),
     AutomatonSuite(),
     ClassesSuite(),
     CodePointsSuite(),
     AddedSuite(),
     NormalizationSuite(),
     VocabularySuite(),
+    FuzzSuite(),
 )
 
 

@@ -1,0 +1,78 @@
+"""Checks of the calls beside `encode`: counts, batches, decoding whole and by steps.
+
+Each is compared with the reference, or with ids that a check of the same block has compared with it. Not here: ids and
+offsets of a text (`tally`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from tokenizers.decoders import DecodeStream as ReferenceStream
+
+from toktier.certify.tally import little_endian_ids
+
+if TYPE_CHECKING:
+    from toktier.certify.subject import Subject
+    from toktier.certify.tally import Tally
+
+NATIVE_DECODER = "native"  # what `explain` says where the engine decodes
+
+
+def decodes_itself(subject: Subject) -> bool:
+    """Whether the backend decodes. Where it leaves that to the reference there is nothing to compare."""
+    return bool(subject.tokenizer.explain(summary=True)["decode"] == NATIVE_DECODER)
+
+
+def named(text: str) -> str:
+    """A text in a failure that is not about its ids: its digest and its beginning."""
+    return f"{hashlib.sha256(text.encode()).hexdigest()[:16]} {text[:60]!a}"
+
+
+def check_count(tally: Tally, text: str, ids: Sequence[int], add_special_tokens: bool = False) -> None:
+    """`count` against the number of ids that the reference gave."""
+    tally.check("count", named(text), tally.subject.tokenizer.count(text, add_special_tokens), len(ids))
+
+
+def check_batch(tally: Tally, texts: Sequence[str], add_special_tokens: bool = False, workers: int = 2) -> None:
+    """Every row of `encode_batch` against the text encoded alone. Nothing where the file pads the rows of a batch."""
+    tokenizer = tally.subject.tokenizer
+    if tally.subject.spec.padding is not None:
+        return
+    batch = tokenizer.encode_batch(texts, add_special_tokens, workers=workers)
+    if batch.backend != tally.subject.backend.value:
+        tally.counts.checks += 1
+        tally.counts.routed += 1
+        return
+    for text, row in zip(texts, batch, strict=True):
+        alone = tokenizer.encode(text, add_special_tokens)
+        tally.check("batch", named(text), _digest(row.ids), _digest(alone.ids))
+
+
+def check_decoding(tally: Tally, text: str, ids: Sequence[int]) -> None:
+    """Text of `ids` with and without special tokens."""
+    subject, row = tally.subject, list(ids)
+    for skip in (False, True):
+        got, expected = subject.tokenizer.decode(row, skip), subject.reference.decode(row, skip_special_tokens=skip)
+        tally.check("decode", f"{named(text)} skip_special_tokens={skip}", got, expected)
+
+
+def check_stream(tally: Tally, text: str, ids: Sequence[int]) -> None:
+    """What each id of a decode stream gives. The reference's stream ends with an error where a run of byte tokens turns
+    out to be malformed after part of it was given; ours goes on, so only what comes before is compared."""
+    mine = tally.subject.tokenizer.decode_stream()
+    theirs = ReferenceStream(skip_special_tokens=False)
+    expected: list[str | None] = []
+    for token in ids:
+        try:
+            expected.append(theirs.step(tally.subject.reference, token))
+        except Exception:  # the reference has no type for it
+            break
+    got = [mine.step(token) for token in ids[: len(expected)]]
+    tally.check("decode_stream", named(text), got, expected)
+
+
+def _digest(ids: Sequence[int]) -> str:
+    return hashlib.sha256(little_endian_ids(list(ids))).hexdigest()
