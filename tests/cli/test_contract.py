@@ -16,7 +16,7 @@ from tests.support.material import ROOT
 from toktier.artifacts.pins import shipped_pins
 from toktier.errors import ExitCode, error_codes
 from toktier.version import VERSION
-from toktier_cli.app import ARTIFACTS, CONFIG, VERBS
+from toktier_cli.app import ARTIFACTS, CERTIFY, CONFIG, VERBS
 
 MINI = ("--family", "toktier_mini")
 
@@ -71,6 +71,19 @@ LINES: list[tuple[tuple[str, ...], int]] = [
     (("inspect", "qwen3_8b"), 0),
     (("inspect", "toktier_mini"), 0),
     (("inspect", "nope"), 3),
+    (("certify",), 2),
+    (("certify", "--help"), 0),
+    (("certify", "nope"), 3),
+    (("certify", "toktier_mini", "--level", "deep"), 2),
+    (("certify", "run", "toktier_mini", "--suite", "nope"), 2),
+    (("certify", "toktier_mini", "--shard", "9/3"), 2),
+    (("certify", "toktier_mini", "--backend", "gpu"), 8),
+    (("certify", "--resume", "absent"), 3),
+    (("certify", "merge", "absent"), 3),
+    (("certify", "verify", "absent.json"), 3),
+    (("certify", "show"), 0),
+    (("certify", "replay", "absent.json"), 3),
+    (("certify", "diff", "a.json", "b.json"), 3),
     (("config", "show", "--origin"), 0),
     (("schema",), 0),
     (("schema", "encode"), 0),
@@ -120,6 +133,7 @@ def test_text_gives_data_on_stdout_and_the_rest_on_stderr(
 def test_every_verb_is_tried_above() -> None:
     tried = {line[0] for line, _ in LINES if line} | {" ".join(line[:2]) for line, _ in LINES}
     assert set(VERBS) <= tried
+    assert {f"certify {v}" for v in CERTIFY} <= tried
     assert {f"artifacts {v}" for v in ARTIFACTS} | {f"config {v}" for v in CONFIG} <= tried
 
 

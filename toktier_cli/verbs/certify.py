@@ -218,7 +218,7 @@ def new_directory(invocation: Invocation, name: str, level: str) -> Path:
     """A fresh run directory under the state root."""
     stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
     plain = "".join(c if c.isalnum() or c in "._-" else "-" for c in name)[:80]
-    return runs_directory(invocation) / f"{plain}-{level}-{stamp}-{os.getpid()}"
+    return runs_directory(invocation) / f"{plain}-{level}-{stamp}-{os.urandom(3).hex()}"
 
 
 def runs_directory(invocation: Invocation) -> Path:

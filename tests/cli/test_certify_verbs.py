@@ -1,0 +1,180 @@
+"""The verbs of certification, with small suites: exit codes, documents, files, and what CI systems read."""
+
+from __future__ import annotations
+
+import json
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.certify import tiny_suites
+from tests.certify.tiny_suites import MINI
+from tests.cli.command import Outcome, check_document, run_here, run_on_terminal
+from toktier.certify.summary import MAX_BYTES
+
+pytestmark = pytest.mark.unsanitized
+
+
+class Command:
+    def __init__(
+        self, home: Path, monkeypatch: pytest.MonkeyPatch, capture: pytest.CaptureFixture[bytes], fault: str = ""
+    ) -> None:
+        self.home, self.monkeypatch, self.capture = home, monkeypatch, capture
+
+    def __call__(self, *arguments: str, fault: str = "", **environ: str) -> Outcome:
+        with self.monkeypatch.context() as patch:
+            patch.setattr("toktier.certify.suites.SUITES", tiny_suites.SUITES)
+            patch.setattr("toktier.certify.subject.Subject", tiny_suites.PlantedSubject)
+            patch.setenv("TINY_FAULT", fault)
+            for name, value in environ.items():
+                patch.setenv(name, value)
+            return run_here("certify", *arguments, home=self.home, monkeypatch=self.monkeypatch, capture=self.capture)
+
+    def document(self, *arguments: str, **more: str) -> Any:
+        return check_document(self(*arguments, "--json", **more))
+
+
+@pytest.fixture
+def certify(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]) -> Command:
+    return Command(tmp_path / "home", monkeypatch, capfdbinary)
+
+
+def test_a_pass_is_0_and_can_be_shown_verified_and_compared(certify: Command, tmp_path: Path) -> None:
+    document = certify.document("toktier_mini")
+    assert document["exit_code"] == 0
+    assert document["outcome"] == "passed"
+    assert document["artifact"]["name"] == "toktier_mini"
+    directory = Path(document["directory"])
+    assert directory.parent == tmp_path / "home" / "state" / "certify"
+    shown = certify.document("show")["runs"]
+    assert [(run["path"], run["outcome"], run["current"]) for run in shown] == [(str(directory), "passed", True)]
+    assert certify.document("show", "toktier_mini")["runs"] == shown
+    verified = certify.document("verify", document["evidence"]["path"], "--sample", "4")
+    assert (verified["exit_code"], len(verified["sampled"]), verified["mismatches"]) == (0, 4, 0)
+    again = certify.document("run", str(MINI), "--out", str(tmp_path / "again"))
+    assert again["evidence"]["digest"] == document["evidence"]["digest"]
+    same = certify.document("diff", str(directory), str(tmp_path / "again"))
+    assert (same["exit_code"], same["same"]) == (0, True)
+    other = certify.document("toktier_mini", "--seed", "3")
+    different = certify.document("diff", str(directory), other["evidence"]["path"])
+    assert different["exit_code"] == 1
+    assert {"path": "plan.seed", "a": 0, "b": 3} in different["differences"]
+
+
+def test_a_difference_is_1_and_replays(certify: Command, tmp_path: Path) -> None:
+    outcome = certify("toktier_mini", "--out", str(tmp_path / "run"), fault="ids")
+    assert outcome.code == 1
+    assert "differs: words block" in outcome.text
+    assert "U+00F6 U+00DF" in outcome.text
+    failure = next((tmp_path / "run" / "failures").iterdir())
+    assert f"toktier certify replay {tmp_path}" in outcome.text
+    document = certify.document("replay", str(failure), fault="ids")
+    assert (document["exit_code"], document["differs"]) == (1, True)
+    assert certify.document("replay", str(failure))["exit_code"] == 0
+    assert "U+00F6 U+00DF" in certify("replay", str(failure), fault="ids").text
+    assert certify.document("verify", str(tmp_path / "run"))["exit_code"] == 1
+    value = certify.document("toktier_mini", "--max-failures", "1", fault="value")
+    assert value["exit_code"] == 1
+    document = certify.document("replay", value["failures"][0]["path"], fault="value")
+    assert (document["got"], document["expected"]) == ("4", "3")
+
+
+def test_incomplete_is_6_and_goes_on(certify: Command, tmp_path: Path) -> None:
+    directory = str(tmp_path / "run")
+    outcome = certify("toktier_mini", "--out", directory, "--time-budget", "0")
+    assert outcome.code == 6
+    assert f"toktier certify --resume {directory}" in outcome.stderr
+    assert certify.document("verify", str(Path(directory) / "evidence.json"))["exit_code"] == 6
+    assert certify.document("verify", directory)["error"]["code"] == "EVIDENCE_INCOMPLETE"
+    assert certify.document("show")["runs"] == []  # it lies elsewhere
+    assert certify.document("--resume", directory, "--level", "quick")["exit_code"] == 2
+    assert certify.document("--resume", directory)["exit_code"] == 0
+    assert certify.document("--resume", directory)["exit_code"] == 0
+    assert certify.document("toktier_mini", "--suite", "silent")["outcome"] == "incomplete"
+    assert certify.document("toktier_mini", fault="raise")["reasons"][0]["code"] == "fault"
+    assert certify.document("toktier_mini", fault="route")["reasons"][0]["code"] == "not_served"
+
+
+def test_shards_merge(certify: Command, tmp_path: Path) -> None:
+    parts = [str(tmp_path / f"part{k}") for k in (1, 2, 3)]
+    for k, part in enumerate(parts, 1):
+        document = certify.document("toktier_mini", "--shard", f"{k}/3", "--out", part)
+        assert (document["exit_code"], document["evidence"]) == (0, None)
+    assert "evidence comes of toktier certify merge" in certify("--resume", parts[0]).text
+    assert certify.document("merge", *parts[:2])["exit_code"] == 6
+    assert certify.document("merge", *parts, parts[0])["exit_code"] == 5
+    merged = certify.document("merge", *parts, "--junit", str(tmp_path / "j.xml"))
+    assert merged["evidence"]["digest"] == certify.document("toktier_mini")["evidence"]["digest"]
+    assert (tmp_path / "j.xml").exists()
+    assert certify.document("toktier_mini", "--shard", "1/22")["exit_code"] == 2
+
+
+def test_edited_evidence_is_5_and_stale_evidence_4(
+    certify: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    certify("toktier_mini", "--out", str(tmp_path / "run"))
+    path = tmp_path / "edited.json"
+    data = (tmp_path / "run" / "evidence.json").read_bytes()
+    path.write_bytes(data.replace(b'"documents":130', b'"documents":131'))
+    assert certify.document("verify", str(path))["error"]["code"] == "EVIDENCE_INVALID"
+    (tmp_path / "run" / "summary.md").write_text("all is well")
+    assert certify.document("verify", str(tmp_path / "run"))["exit_code"] == 5
+    path.write_bytes(data)
+    monkeypatch.setattr("toktier.certify.verify.installed_engine", lambda: "0" * 64)
+    document = certify.document("verify", str(path))
+    assert (document["exit_code"], document["error"]["details"]["differs"][0]["path"]) == (4, "engine")
+
+
+def test_what_ci_systems_read(certify: Command, tmp_path: Path) -> None:
+    page, junit, summary = tmp_path / "step", tmp_path / "j.xml", tmp_path / "s.md"
+    page.write_text("before\n")
+    files = ("--junit", str(junit), "--summary", str(summary))
+    outcome = certify("toktier_mini", *files, fault="ids", GITHUB_STEP_SUMMARY=str(page))
+    assert outcome.code == 1
+    assert page.read_text() == "before\n" + summary.read_text()
+    suite = ElementTree.parse(junit).getroot()[0]
+    assert {key: suite.attrib[key] for key in ("tests", "failures", "errors", "skipped")} == {
+        "tests": "3", "failures": "1", "errors": "0", "skipped": "1"
+    }  # fmt: skip
+    cases = {case.attrib["name"]: case for case in suite.iter("testcase")}
+    assert list(cases) == ["words", "values", "silent"]
+    found = cases["words"].find("failure")
+    assert found is not None
+    assert "U+00F6 U+00DF" in (found.text or "")
+    skipped = cases["silent"].find("skipped")
+    assert skipped is not None
+    assert skipped.attrib["message"] == "there is nothing to say"
+    assert certify("toktier_mini", GITHUB_STEP_SUMMARY=str(tmp_path)).code == 0
+
+
+def test_thousands_of_failures_fit_a_summary(certify: Command, tmp_path: Path) -> None:
+    from toktier.certify.outcome import Outcome as Judged
+    from toktier.certify.summary import summary
+
+    document = certify.document("toktier_mini", "--out", str(tmp_path / "run"), fault="value")
+    failure = json.loads(Path(document["failures"][0]["path"]).read_bytes())
+    failure["subject"] = "<b>|x" * 100
+    plan = tiny_suites.prepare(tmp_path / "home").plan
+    page = summary(plan, Judged.FAILED, [], [], [("f.json", failure)] * 5000)
+    assert len(page) <= MAX_BYTES
+    assert b"<b>" not in page
+
+
+def test_what_is_misspelt_is_2_and_what_is_absent_3(certify: Command, tmp_path: Path) -> None:
+    for line in (["--level", "deep"], ["--suite", "nope"], ["--backend", "hf"], ["--backend", "x"], ["--shard", "3/2"]):
+        assert certify.document("toktier_mini", *line)["exit_code"] == 2
+    assert certify.document()["exit_code"] == 2
+    assert certify.document("absent_family")["exit_code"] == 3
+    assert certify.document("./merge")["exit_code"] == 3
+    assert certify.document("--resume", str(tmp_path / "absent"))["exit_code"] == 3
+    assert certify.document("toktier_mini", "--backend", "gpu")["exit_code"] == 8
+    assert not list((tmp_path / "home").rglob("plan.json"))
+
+
+def test_progress_is_for_people_only(tmp_path: Path, certify: Command) -> None:
+    assert certify("toktier_mini", "--quiet").stderr == ""
+    code, shown = run_on_terminal("certify", "show", home=tmp_path / "home")
+    assert code == 0
+    assert "passed" in shown
