@@ -227,9 +227,11 @@ Outcome VocabularySearch::settle(Goal goal, std::string_view raw, bool thorough)
     return Outcome::merges;
   if (goal.rank != TT_NONE && whole_pieces && !place.inner) return Outcome::whole_piece;
   const Contexts contexts = thorough ? Contexts::both_sides : Contexts::one_side;
-  const auto visit = [&](const std::string& text) { return attempt(text, goal); };
-  if (for_each_text(raw, thorough ? kCompletions : 32, contexts, visit)) return Outcome::shown;
-  if (!thorough) return Outcome::open;
+  bool shown = false;
+  const auto visit = [&](const std::string& text) { return (shown = attempt(text, goal)) || tries_left_ == 0; };
+  if (tries_left_ > 0) for_each_text(raw, thorough ? kCompletions : 32, contexts, visit);
+  if (shown) return Outcome::shown;
+  if (!thorough || tries_left_ == 0) return Outcome::open;
   Outcome proof = Outcome::open;
   if (hunt(goal, token, place, proof)) return Outcome::shown;
   return proof;
@@ -250,19 +252,20 @@ bool VocabularySearch::hunt(Goal goal, std::uint32_t token, const Place& place, 
     return false;
   }
   const std::string own(program_.raw_text(token));
-  const auto visit = [&](const std::string& text) { return attempt(text, goal); };
+  bool shown = false;
+  const auto visit = [&](const std::string& text) { return (shown = attempt(text, goal)) || tries_left_ == 0; };
   const auto around = [&](std::string_view left, std::string_view right) {
     return for_each_text(std::string(left) + own + std::string(right), 256, Contexts::none, visit);
   };
   for (const std::uint32_t s : behind)
-    if (around("", program_.raw_text(s))) return true;
+    if (around("", program_.raw_text(s))) return shown;
   for (const std::uint32_t s : before)
-    if (around(program_.raw_text(s), "")) return true;
+    if (around(program_.raw_text(s), "")) return shown;
   for (std::size_t i = 0; i < std::min<std::size_t>(before.size(), 12); ++i)
     for (std::size_t k = 0; k < std::min<std::size_t>(behind.size(), 12); ++k)
-      if (around(program_.raw_text(before[i]), program_.raw_text(behind[k]))) return true;
+      if (around(program_.raw_text(before[i]), program_.raw_text(behind[k]))) return shown;
   for (const std::uint32_t s : behind)
-    if (for_each_text(own + std::string(program_.raw_text(s)), 4, Contexts::both_sides, visit)) return true;
+    if (for_each_text(own + std::string(program_.raw_text(s)), 4, Contexts::both_sides, visit)) return shown;
   return false;
 }
 
