@@ -54,7 +54,8 @@ CERTIFY: dict[str, tuple[str, str, str]] = {
     "run": ("toktier_cli.verbs.certify", "run", "Certify FAMILY or FILE; the word run may be left out"),
     "merge": ("toktier_cli.verbs.certify_evidence", "merge", "Put the shards of one plan together"),
     "verify": ("toktier_cli.verbs.certify_evidence", "verify", "Hold evidence against its rules and this installation"),
-    "show": ("toktier_cli.verbs.certify_evidence", "show", "The runs on this host"),
+    "show": ("toktier_cli.verbs.certify_evidence", "show", "The runs on this host, and what it believes"),
+    "forget": ("toktier_cli.verbs.certify_forget", "forget", "Take back what this host certified"),
     "replay": ("toktier_cli.verbs.certify_evidence", "replay", "Run one failure again"),
     "diff": ("toktier_cli.verbs.certify_evidence", "diff", "What differs between two evidence files"),
 }

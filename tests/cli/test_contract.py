@@ -82,6 +82,7 @@ LINES: list[tuple[tuple[str, ...], int]] = [
     (("certify", "merge", "absent"), 3),
     (("certify", "verify", "absent.json"), 3),
     (("certify", "show"), 0),
+    (("certify", "forget", "toktier_mini"), 3),
     (("certify", "replay", "absent.json"), 3),
     (("certify", "diff", "a.json", "b.json"), 3),
     (("config", "show", "--origin"), 0),

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from toktier.errors import ArtifactNotFound, ExitCode, UsageError
+from toktier.errors import ArtifactNotFound, ConfigInvalid, EnvironmentFault, ExitCode, UsageError
 from toktier.labels import shown, shown_path
 from toktier.routing.vocabulary import BackendId, parse_backend
 from toktier_cli import options
@@ -83,7 +83,26 @@ def run(
         )
     finally:
         watch.close()
-    return finished(invocation, report, junit, summary)
+    return finished(invocation, report, junit, summary, _kept(invocation, report))
+
+
+def _kept(invocation: Invocation, report: Report) -> Path | None:
+    """Keeps the evidence of a whole pass, which the default policy then believes on this host; None for another run."""
+    from toktier.certify.outcome import Outcome
+    from toktier.certify.suites import SUITES
+    from toktier.evidence import local
+
+    if report.evidence is None or report.outcome is not Outcome.PASSED:
+        return None
+    missing = {suite.name for suite in SUITES} - {suite.name for suite in report.plan.suites}
+    if missing:
+        invocation.note("a run of some suites certifies nothing: without --suite its evidence is believed on this host")
+        return None
+    try:
+        return local.store(report.evidence, options.settings_of(invocation).require_state())
+    except (EnvironmentFault, ConfigInvalid) as error:
+        invocation.warn(f"the evidence is not kept for later loads: {error.message}")
+        return None
 
 
 def _begun(
@@ -256,8 +275,10 @@ class Watch:
         )
 
 
-def finished(invocation: Invocation, report: Report, junit: str | None, summary: str | None) -> Result:
-    """Copies of the reports where they were asked for, and the result."""
+def finished(
+    invocation: Invocation, report: Report, junit: str | None, summary: str | None, stored: Path | None = None
+) -> Result:
+    """Copies of the reports where they were asked for, and the result. `stored`: where loads find the evidence."""
     from toktier.certify.outcome import EXIT_CODES, Outcome
     from toktier.storage import atomic_write
     from toktier_cli.verbs import certify_text
@@ -271,8 +292,8 @@ def finished(invocation: Invocation, report: Report, junit: str | None, summary:
         invocation.note(f"time is up: go on with toktier certify --resume {shown_path(report.directory)}")
     return Result(
         "certify",
-        lambda: certify_text.document(report),
-        lambda: certify_text.text(report),
+        lambda: certify_text.document(report, stored),
+        lambda: certify_text.text(report, stored),
         ExitCode(EXIT_CODES[report.outcome]),
     )
 

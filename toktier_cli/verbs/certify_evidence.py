@@ -111,7 +111,10 @@ def show(
     ctx: typer.Context,
     name: Annotated[str | None, typer.Argument(metavar="[FAMILY|FILE]", show_default=False)] = None,
 ) -> Result:
-    """The runs on this host: of every tokenizer, or of one."""
+    """The runs on this host, and the evidence of them that loads believe: of every tokenizer, or of one."""
+    from toktier.evidence import local
+    from toktier_cli.verbs.certify_forget import entry
+
     invocation: Invocation = ctx.obj
     digest = None
     if name is not None:
@@ -123,9 +126,18 @@ def show(
     found = [_run(path) for path in sorted(root.iterdir())] if root.is_dir() else []
     runs = [run for run in found if run is not None and digest in (None, run["artifact"]["sha256"])]
 
+    state = options.settings_of(invocation).require_state()
+    kept = [entry(one) for one in (local.everything(state) if digest is None else local.of_artifact(state, digest))]
+
     def text() -> str:
+        believed = "".join(
+            f"believed here: {e['name']} on {e['backend']} beside {e['reference_version']}, level {e['level']}\n"
+            if e["problem"] is None
+            else f"not believed: {shown_path(e['path'])}: {e['problem']}\n"
+            for e in kept
+        )
         if not runs:
-            return "no run of a certification on this host\n"
+            return f"no run of a certification on this host\n{believed}"
         rows = [
             (
                 run["artifact"]["name"],
@@ -139,9 +151,10 @@ def show(
             )
             for run in runs
         ]
-        return columns(("ARTIFACT", "BACKEND", "REFERENCE", "LEVEL", "BLOCKS", "OUTCOME", "DIRECTORY"), rows, (4,))
+        header = ("ARTIFACT", "BACKEND", "REFERENCE", "LEVEL", "BLOCKS", "OUTCOME", "DIRECTORY")
+        return columns(header, rows, (4,)) + believed
 
-    return Result("certify_show", lambda: {"runs": runs}, text)
+    return Result("certify_show", lambda: {"runs": runs, "local_evidence": kept}, text)
 
 
 def _run(path: Path) -> dict[str, Any] | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from toktier.certify.evidence import FILE_NAME
@@ -17,8 +18,8 @@ if TYPE_CHECKING:
 FAILURES_SHOWN = 5
 
 
-def document(report: Report) -> dict[str, Any]:
-    """The `certify` document, without what every document has."""
+def document(report: Report, stored: Path | None = None) -> dict[str, Any]:
+    """The `certify` document, without what every document has. `stored`: where loads find the evidence."""
     content = report.plan.document
     return {
         "directory": str(report.directory),
@@ -39,11 +40,11 @@ def document(report: Report) -> dict[str, Any]:
         if report.evidence is None
         else {"path": str(report.directory / FILE_NAME), "digest": report.digest},
         "out_of_time": report.out_of_time,
-        "stored": None,
+        "stored": None if stored is None else str(stored),
     }
 
 
-def text(report: Report) -> str:
+def text(report: Report, stored: Path | None = None) -> str:
     """For people: the table, why it is no pass, the first differences, and where the rest lies."""
     content = report.plan.document
     reference = content["reference"]
@@ -65,6 +66,9 @@ def text(report: Report) -> str:
         lines.append(f"shard: {shown_path(report.directory)}; evidence comes of toktier certify merge DIR...")
     else:
         lines.append(f"evidence: {shown_path(report.directory / FILE_NAME)}, digest {report.digest}")
+    if stored is not None:
+        lines.append("locally certified: the default policy serves it natively on this host from now on")
+        lines.append(f"undo: toktier certify forget {content['artifact']['sha256']}")
     return "\n".join(lines) + "\n"
 
 
