@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import toktier
+from toktier.certify.corpora import Corpus, read_corpora
 from toktier.config import Config
 from toktier.program.boundary import BoundaryTables, compile_boundaries
 from toktier.program.compile import compile_spec
@@ -30,10 +31,16 @@ if TYPE_CHECKING:
 
 class Subject:
     """`path`: the tokenizer.json; `backend`: the one under test; `home`: where programs and generated suites are kept,
-    None: the user's."""
+    None: the user's. `corpora`: paths of documents to compare too."""
 
-    def __init__(self, path: Path, backend: BackendId = BackendId.FAST_CPU, home: Path | None = None) -> None:
-        self.path, self.backend, self.home = path, backend, home
+    def __init__(
+        self,
+        path: Path,
+        backend: BackendId = BackendId.FAST_CPU,
+        home: Path | None = None,
+        corpora: tuple[Path, ...] = (),
+    ) -> None:
+        self.path, self.backend, self.home, self.corpora = path, backend, home, corpora
         self.data = path.read_bytes()
         self.sha256 = hashlib.sha256(self.data).hexdigest()
 
@@ -93,6 +100,11 @@ class Subject:
         reference = Reference.from_buffer(self.data)
         reference.encode_special_tokens = plain
         return reference
+
+    @cached_property
+    def read_corpora(self) -> tuple[Corpus, ...]:
+        """The corpora, each read once. Raises EvidenceIncomplete where one is missing or unreadable."""
+        return read_corpora(self.corpora)
 
     def encode(self, text: str, add_special_tokens: bool = False, plain: bool = False) -> Encoding:
         """One encoding with offsets by the backend under test; `.backend` says who made it."""

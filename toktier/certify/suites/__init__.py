@@ -8,6 +8,7 @@ from toktier.certify.suites.automaton import AutomatonSuite
 from toktier.certify.suites.cases import CasesSuite
 from toktier.certify.suites.classes import ClassesSuite
 from toktier.certify.suites.code_points import CodePointsSuite
+from toktier.certify.suites.corpus import CorpusSuite
 from toktier.certify.suites.fuzz import FuzzSuite
 from toktier.certify.suites.normalization import NormalizationSuite
 from toktier.certify.suites.vocabulary import VocabularySuite
@@ -21,6 +22,7 @@ SUITES: tuple[Suite, ...] = (
     NormalizationSuite(),
     VocabularySuite(),
     FuzzSuite(),
+    CorpusSuite(),
 )
 
 

@@ -1,0 +1,367 @@
+"""Corpora: files and directories of documents, read as streams, known by digests and sizes, never by their text.
+
+A path is a text file (one document), JSONL (a line a document: a string, an object with "text" or "content", or chat
+messages), either inside zstd, or a directory of these, hidden files aside. Reading a corpus once gives its digest and
+the places where blocks of documents begin; a block is then read from its place. A compressed file has no places to jump
+to: whoever asks for blocks in ascending order unpacks it once, without keeping it.
+
+A document that is no text, or longer than MAX_DOCUMENT_BYTES, is skipped, counted by reason and named by file and byte.
+Documents are never cut. Not here: what is compared (`suites/corpus`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import IO, Any
+
+from toktier.canonical import canonical_json
+from toktier.certify.conversations import Messages
+from toktier.errors import EvidenceIncomplete
+from toktier.labels import shown, shown_path
+from toktier.regular_files import open_regular
+
+MAX_DOCUMENT_BYTES = 16 << 20
+MAX_LINE_BYTES = 6 * MAX_DOCUMENT_BYTES + 4096  # of JSONL: every byte of a document may be written as \u00XX
+MAX_ZSTD_WINDOW = 1 << 27
+BLOCK_BYTES = 256 << 10  # of documents: a tenth of a second of the reference
+MAX_PLACES = 20  # of skipped documents named; all are counted
+JSONL = (".jsonl", ".ndjson")
+ZSTD = ".zst"
+_CHUNK = 1 << 20
+_PACKED_CHUNK = 1 << 12  # unpacks to 128 MiB at most
+
+
+class Skipped(StrEnum):
+    """Why a document is none that can be compared."""
+
+    NOT_UTF8 = "not UTF-8"
+    NOT_JSON = "not JSON"
+    NO_TEXT = "no text"
+    TOO_LONG = "longer than 16 MiB"
+
+
+Document = str | Messages
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """`documents` documents from byte `offset` (unpacked) of a file on, over its end where need be. `sha256` (hex) is
+    over their digests."""
+
+    file: int
+    offset: int
+    documents: int
+    sha256: str
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """`sha256` (hex) is over the digests of all documents in order: of the UTF-8 of a text, of the canonical JSON of
+    messages. `utf8_bytes`: of texts and of contents of messages. `skipped_places`: file and byte of the first ones."""
+
+    name: str
+    sha256: str
+    documents: int
+    utf8_bytes: int
+    files: tuple[Path, ...] = field(repr=False)
+    blocks: tuple[Block, ...] = field(repr=False)
+    skipped: Mapping[str, int] = field(default_factory=dict)
+    skipped_places: tuple[str, ...] = ()
+
+
+def read_corpus(path: Path, name: str | None = None) -> Corpus:
+    """Reads all of it once. Raises EvidenceIncomplete where it is missing or cannot be read to its end."""
+    files = tuple(_files(path))
+    root = path if path.is_dir() else path.parent
+    whole, part = hashlib.sha256(), hashlib.sha256()
+    blocks: list[Block] = []
+    skipped: Counter[str] = Counter()
+    places: list[str] = []
+    documents = utf8_bytes = 0
+    begin, held, held_bytes = (0, 0), 0, 0
+    for file, source in enumerate(files):
+        for offset, item in _items(source, 0, None):
+            if isinstance(item, _Skip):
+                skipped[item.reason.value] += 1
+                if len(places) < MAX_PLACES:
+                    places.append(f"{shown(source.relative_to(root).as_posix(), 120)}:{item.offset}")
+                continue
+            if not held:
+                begin = (file, offset)
+            digest, size = _measured(item)
+            whole.update(digest)
+            part.update(digest)
+            documents, utf8_bytes = documents + 1, utf8_bytes + size
+            held, held_bytes = held + 1, held_bytes + size + 64  # empty documents fill a block too
+            if held_bytes >= BLOCK_BYTES:
+                blocks.append(Block(*begin, held, part.hexdigest()))
+                part, held, held_bytes = hashlib.sha256(), 0, 0
+    if held:
+        blocks.append(Block(*begin, held, part.hexdigest()))
+    return Corpus(
+        name or path.resolve().name,
+        whole.hexdigest(),
+        documents,
+        utf8_bytes,
+        files,
+        tuple(blocks),
+        dict(sorted(skipped.items())),
+        tuple(places),
+    )
+
+
+def read_corpora(paths: Sequence[Path]) -> tuple[Corpus, ...]:
+    """Each path once, in order; equal names are told apart by a number."""
+    seen: Counter[str] = Counter()
+    corpora = []
+    for path in paths:
+        name = path.resolve().name
+        seen[name] += 1
+        corpora.append(read_corpus(path, name if seen[name] == 1 else f"{name}#{seen[name]}"))
+    return tuple(corpora)
+
+
+class BlockReader:
+    """Reads blocks of one corpus; asked in ascending order it unpacks each compressed file once. For one process: a
+    fork begins anew."""
+
+    def __init__(self, corpus: Corpus) -> None:
+        self._corpus = corpus
+        self._pid = 0
+        self._open: dict[int, _Stream] = {}
+
+    def documents(self, number: int) -> list[Document]:
+        """Documents of block `number`. Raises EvidenceIncomplete when they are not those of the plan."""
+        block = self._corpus.blocks[number]
+        if self._pid != os.getpid():
+            self._pid, self._open = os.getpid(), {}
+        found: list[Document] = []
+        digest = hashlib.sha256()
+        offset = block.offset
+        for file in range(block.file, len(self._corpus.files)):
+            source = self._corpus.files[file]
+            stream = self._open.get(file)
+            if stream is None or not stream.reaches(offset):
+                stream = _Stream(source)
+            self._open = {file: stream}
+            for _, item in _items(source, offset, stream):
+                if not isinstance(item, _Skip):
+                    found.append(item)
+                    digest.update(_measured(item)[0])
+                    if len(found) == block.documents:
+                        break
+            if len(found) == block.documents:
+                break
+            offset = 0
+        if digest.hexdigest() != block.sha256:
+            raise EvidenceIncomplete(
+                f"corpus {shown(self._corpus.name)} is not what it was when the run was planned",
+                details={"corpus": self._corpus.name, "block": number},
+                remedy="leave the files as they are while a run goes on, and plan anew",
+            )
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Skip:
+    reason: Skipped
+    offset: int  # byte of the file, unpacked
+
+
+class _Unpacked(io.RawIOBase):
+    """The content of a zstd file of any number of frames; a file that ends inside one is an OSError."""
+
+    def __init__(self, raw: io.RawIOBase) -> None:
+        import zstandard
+
+        self._raw, self._ready, self._rest = raw, b"", b""
+        self._decompressor = zstandard.ZstdDecompressor(max_window_size=MAX_ZSTD_WINDOW)
+        self._frame: Any = None
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        while not self._ready:
+            data = self._rest or self._raw.read(_PACKED_CHUNK) or b""
+            if self._frame is None and data:
+                self._frame = self._decompressor.decompressobj()
+            elif not data:
+                if self._frame is not None:
+                    raise OSError("the compressed data end early")
+                return 0
+            self._ready, self._rest = self._frame.decompress(data), self._frame.unused_data
+            if self._frame.eof:
+                self._frame = None
+        size = min(len(buffer), len(self._ready))
+        buffer[:size], self._ready = self._ready[:size], self._ready[size:]
+        return size
+
+
+class _Stream:
+    """The unpacked bytes of a file, and where reading stands."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._file: IO[bytes]
+        self._seekable = path.suffix != ZSTD
+        self.offset = 0
+        try:
+            raw = open_regular(path)
+        except OSError as error:
+            raise _unreadable(path, error.strerror or str(error)) from None
+        if self._seekable:
+            self._file = io.BufferedReader(raw, _CHUNK)
+        else:
+            self._file = io.BufferedReader(_Unpacked(raw), _CHUNK)
+
+    def reaches(self, offset: int) -> bool:
+        """Whether `offset` can be had without opening the file again."""
+        return self._seekable or offset >= self.offset
+
+    def go_to(self, offset: int) -> None:
+        if self._seekable:
+            self._file.seek(offset)
+            self.offset = offset
+        while self.offset < offset:
+            if not self.read(min(_CHUNK, offset - self.offset)):
+                break
+
+    def read(self, size: int) -> bytes:
+        return self._take(lambda: self._file.read(size))
+
+    def line(self) -> bytes:
+        """The next line with its end, or its first MAX_LINE_BYTES."""
+        return self._take(lambda: self._file.readline(MAX_LINE_BYTES))
+
+    def _take(self, read: Any) -> bytes:
+        import zstandard
+
+        try:
+            data: bytes = read()
+        except (OSError, zstandard.ZstdError) as error:
+            raise _unreadable(self._path, str(error)) from None
+        self.offset += len(data)
+        return data
+
+
+def _unreadable(path: Path, reason: str) -> EvidenceIncomplete:
+    return EvidenceIncomplete(
+        f"corpus file {shown_path(path)} cannot be read to its end: {shown(reason, 200)}",
+        details={"path": str(path)},
+        remedy="bring the file again, or leave it out",
+    )
+
+
+def _files(path: Path) -> Iterator[Path]:
+    if not path.exists():
+        raise EvidenceIncomplete(
+            f"corpus {shown_path(path)} does not exist", details={"path": str(path)}, remedy="check the path"
+        )
+    if not path.is_dir():
+        yield path
+        return
+
+    def fail(error: OSError) -> None:
+        raise _unreadable(Path(str(error.filename)), error.strerror or str(error))
+
+    for directory, names, files in os.walk(path, onerror=fail):
+        names[:] = sorted(name for name in names if not name.startswith("."))
+        for name in sorted(files):
+            if not name.startswith("."):
+                yield Path(directory, name)
+
+
+def _items(source: Path, offset: int, stream: _Stream | None) -> Iterator[tuple[int, Document | _Skip]]:
+    """Documents of a file from `offset` on, each with the byte where it begins."""
+    stream = stream or _Stream(source)
+    stream.go_to(offset)
+    plain = source.with_suffix("") if source.suffix == ZSTD else source
+    if plain.suffix.lower() in JSONL:
+        yield from _lines(stream)
+        return
+    data = stream.read(MAX_DOCUMENT_BYTES + 1)
+    if len(data) > MAX_DOCUMENT_BYTES:
+        yield offset, _Skip(Skipped.TOO_LONG, offset)
+        return
+    yield offset, _decoded(data, offset)
+
+
+def _lines(stream: _Stream) -> Iterator[tuple[int, Document | _Skip]]:
+    while True:
+        begin = stream.offset
+        line = stream.line()
+        if not line:
+            return
+        if len(line) == MAX_LINE_BYTES and not line.endswith(b"\n"):
+            while (rest := stream.line()) and not rest.endswith(b"\n"):
+                pass
+            yield begin, _Skip(Skipped.TOO_LONG, begin)
+        elif line.strip():
+            yield begin, _of_line(line, begin)
+
+
+def _of_line(line: bytes, begin: int) -> Document | _Skip:
+    text = _decoded(line, begin)
+    if isinstance(text, _Skip):
+        return text
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        return _Skip(Skipped.NOT_JSON, begin)
+    document = _document(value)
+    if document is None:
+        return _Skip(Skipped.NO_TEXT, begin)
+    try:
+        size = _measured(document)[1]
+    except UnicodeEncodeError:  # a lone surrogate, written as an escape
+        return _Skip(Skipped.NOT_UTF8, begin)
+    return document if size <= MAX_DOCUMENT_BYTES else _Skip(Skipped.TOO_LONG, begin)
+
+
+def _decoded(data: bytes, begin: int) -> str | _Skip:
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        return _Skip(Skipped.NOT_UTF8, begin + error.start)
+
+
+def _document(value: Any) -> Document | None:
+    if isinstance(value, str):
+        return value
+    if isinstance(value, dict):
+        for name in ("text", "content"):
+            if isinstance(value.get(name), str):
+                return str(value[name])
+        value = value.get("messages")
+    if not isinstance(value, list) or not value:
+        return None
+    messages: list[tuple[str, str]] = []
+    for message in value:
+        if not isinstance(message, dict) or not isinstance(message.get("role", ""), str):
+            return None
+        content = message.get("content")
+        if isinstance(content, list):  # parts, of which some are texts
+            texts = [part.get("text") for part in content if isinstance(part, dict)]
+            content = "".join(text for text in texts if isinstance(text, str))
+        if content is not None and not isinstance(content, str):
+            return None
+        messages.append((message.get("role", ""), content or ""))
+    return tuple(messages)
+
+
+def _measured(document: Document) -> tuple[bytes, int]:
+    """Digest and size of a document. Raises UnicodeEncodeError for lone surrogates."""
+    if isinstance(document, str):
+        data = document.encode()
+        return hashlib.sha256(data).digest(), len(data)
+    data = canonical_json([list(message) for message in document])
+    return hashlib.sha256(data).digest(), sum(len(content.encode()) for _, content in document)
