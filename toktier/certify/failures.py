@@ -31,9 +31,10 @@ MINIMISED_CODE_POINTS = 6_000_000  # encoded in the search for the shortest text
 def comparison(subject: Subject, text: str, add_special_tokens: bool, plain: bool = False) -> dict[str, Any]:
     """Both rows of a text. `differs`: None, "ids" or "offsets"; windows begin at `from`."""
     got = subject.encode(text, add_special_tokens, plain)
-    reference = subject.plain_reference if plain else subject.reference
-    expected = reference.encode(text, add_special_tokens=add_special_tokens)
-    ids: tuple[list[int], list[int]] = (got.ids, expected.ids)
+    expected = subject.expected(text, add_special_tokens, plain)
+    # Where the ids are right only with offsets, the row without is the one to show.
+    row = got.ids if got.ids != expected.ids else subject.ids(text, add_special_tokens, plain)
+    ids: tuple[list[int], list[int]] = (row, expected.ids)
     offsets = ([list(pair) for pair in got.offsets], [list(pair) for pair in expected.offsets])
     differs = "ids" if ids[0] != ids[1] else "offsets" if offsets[0] != offsets[1] else None
     rows: Any = offsets if differs == "offsets" else ids
