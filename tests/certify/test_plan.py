@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.certify.tiny_suites import BLOCKS, MINI, SUITES, Words, prepare
 from tests.cli.command import validator
 from toktier.certify.levels import Level
-from toktier.certify.plan import CorpusRecord, Shard, differences, make_plan, parse_shard, read_plan
+from toktier.certify.plan import Shard, differences, make_plan, parse_shard, read_plan
 from toktier.certify.subject import Subject
 from toktier.errors import EvidenceInvalid, UsageError
 
@@ -29,8 +29,11 @@ def test_whatever_changes_the_checks_changes_the_digest(tmp_path: Path, monkeypa
     found = {plain.digest, prepare(tmp_path, seed=1).plan.digest, prepare(tmp_path, SUITES[:2]).plan.digest}
     subject = Subject(MINI, home=tmp_path)
     found.add(make_plan(subject, SUITES, Level.STANDARD, 0, "toktier_mini").plan.digest)
-    corpus = [CorpusRecord("c", "0" * 64, 1, 2)]
-    found.add(make_plan(subject, SUITES, Level.QUICK, 0, "toktier_mini", corpus).plan.digest)
+    (tmp_path / "c.txt").write_text("hello")
+    with_corpus = Subject(MINI, home=tmp_path, corpora=(tmp_path / "c.txt",))
+    planned = make_plan(with_corpus, SUITES, Level.QUICK, 0, "toktier_mini").plan
+    assert [(c["name"], c["documents"], c["utf8_bytes"]) for c in planned.document["corpora"]] == [("c.txt", 1, 5)]
+    found.add(planned.digest)
     monkeypatch.setattr(Words, "version", 2)
     found.add(prepare(tmp_path).plan.digest)
     monkeypatch.setattr("toktier.certify.plan.installed_engine", lambda: "0" * 64)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 from typing import Any
@@ -22,10 +23,11 @@ class Command:
         self, home: Path, monkeypatch: pytest.MonkeyPatch, capture: pytest.CaptureFixture[bytes], fault: str = ""
     ) -> None:
         self.home, self.monkeypatch, self.capture = home, monkeypatch, capture
+        self.suites: tuple[Any, ...] = tiny_suites.SUITES
 
     def __call__(self, *arguments: str, fault: str = "", **environ: str) -> Outcome:
         with self.monkeypatch.context() as patch:
-            patch.setattr("toktier.certify.suites.SUITES", tiny_suites.SUITES)
+            patch.setattr("toktier.certify.suites.SUITES", self.suites)
             patch.setattr("toktier.certify.subject.Subject", tiny_suites.PlantedSubject)
             patch.setenv("TINY_FAULT", fault)
             for name, value in environ.items():
@@ -61,6 +63,45 @@ def test_a_pass_is_0_and_can_be_shown_verified_and_compared(certify: Command, tm
     different = certify.document("diff", str(directory), other["evidence"]["path"])
     assert different["exit_code"] == 1
     assert {"path": "plan.seed", "a": 0, "b": 3} in different["differences"]
+
+
+def test_results_of_another_host_are_data(certify: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    parts = [str(tmp_path / f"part{k}") for k in (1, 2)]
+    for k, part in enumerate(parts, 1):
+        certify("toktier_mini", "--shard", f"{k}/2", "--out", part)
+    assert certify.document("merge", *parts)["stored"] is None
+    certify("toktier_mini", "--out", str(tmp_path / "run"), "--time-budget", "0")
+    monkeypatch.setattr("toktier_cli.verbs.certify.os.uname", lambda: os.uname_result(("Linux", "else", "", "", "x")))
+    outcome = certify("--resume", str(tmp_path / "run"))
+    assert outcome.code == 0
+    assert "begun on another host" in outcome.stderr
+    assert certify.document("--resume", str(tmp_path / "run"))["stored"] is None
+
+
+def test_a_corpus_is_compared_by_digest_and_an_absent_or_empty_one_is_6(certify: Command, tmp_path: Path) -> None:
+    from toktier.certify.suites.corpus import CorpusSuite
+
+    certify.suites = (*tiny_suites.SUITES, CorpusSuite())
+    place = tmp_path / "texts"
+    place.mkdir()
+    assert certify.document("toktier_mini", "--corpus", str(place))["exit_code"] == 6
+    (place / "a.txt").write_text("a text that nobody else may read")
+    (place / "b.jsonl").write_text('{"text": "Größe"}\n"more"\n')
+    run = ("toktier_mini", "--corpus", str(place), "--out", str(tmp_path / "run"))
+    document = certify.document(*run)
+    assert document["exit_code"] == 0
+    assert document["suites"][-1]["counts"]["documents"] == 3
+    for path in (tmp_path / "run").iterdir():
+        assert b"nobody else" not in path.read_bytes()
+    assert certify.document("--resume", str(tmp_path / "run"))["exit_code"] == 0
+    line = ("verify", str(tmp_path / "run"), "--sample", "99")
+    assert len(certify.document(*line)["sampled"]) == tiny_suites.BLOCKS
+    assert len(certify.document(*line, "--corpus", str(place))["sampled"]) == tiny_suites.BLOCKS + 1
+    (place / "a.txt").write_text("another text")
+    assert certify.document(*line, "--corpus", str(place))["exit_code"] == 4
+    assert certify.document("--resume", str(tmp_path / "run"))["exit_code"] == 4
+    assert certify.document("toktier_mini", "--corpus", str(tmp_path / "absent"))["exit_code"] == 6
+    assert certify.document("toktier_mini", "--suite", "words", "--corpus", str(place))["exit_code"] == 2
 
 
 def test_a_difference_is_1_and_replays(certify: Command, tmp_path: Path) -> None:

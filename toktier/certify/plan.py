@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from itertools import accumulate
@@ -135,10 +135,10 @@ def make_plan(
     level: Level,
     seed: int,
     name: str,
-    corpora: Sequence[CorpusRecord] = (),
+    planned: Callable[[], None] = lambda: None,
 ) -> Prepared:
-    """Plans every suite. Raises ProgramUnsupported for what does not compile, BackendUnavailable where the backend
-    under test would not serve."""
+    """Plans every suite; corpora are those of the subject. `planned` is called after each. Raises ProgramUnsupported for
+    what does not compile, BackendUnavailable where the backend under test would not serve."""
     explained = subject.tokenizer.explain()
     if explained["backend"] != subject.backend.value:
         raise BackendUnavailable(
@@ -147,7 +147,10 @@ def make_plan(
             details={"backend": subject.backend.value, "serves": explained["backend"]},
             remedy="toktier inspect FILE shows which gate closed",
         )
-    plans = tuple(suite.plan(subject, level, seed) for suite in suites)
+    plans = []
+    for suite in suites:
+        plans.append(suite.plan(subject, level, seed))
+        planned()
     document: dict[str, Any] = {
         "schema": SCHEMA,
         "schema_version": 1,
@@ -166,10 +169,14 @@ def make_plan(
             asdict(PlannedSuite(suite.name, suite.version, suite.meaning, plan.blocks, dict(plan.facts), plan.why))
             for suite, plan in zip(suites, plans, strict=True)
         ],
-        "corpora": [asdict(corpus) for corpus in corpora],
+        "corpora": [asdict(corpus) for corpus in _corpora(subject)],
     }
     document["digest"] = document_digest(TAG_CERTIFY_PLAN, document)
-    return Prepared(Plan(document), subject, tuple(suites), plans)
+    return Prepared(Plan(document), subject, tuple(suites), tuple(plans))
+
+
+def _corpora(subject: Subject) -> list[CorpusRecord]:
+    return [CorpusRecord(c.name, c.sha256, c.documents, c.utf8_bytes) for c in subject.read_corpora]
 
 
 def read_plan(document: Any, where: str) -> Plan:

@@ -7,7 +7,6 @@ of what it names, and nothing about what is installed. Not here: whose evidence 
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,7 +15,6 @@ from toktier.certify import checkpoint as checkpoints
 from toktier.certify.evidence import BLOCK_DIGEST_CHARS, FILE_NAME, NOT_RUN, make_evidence, read_evidence
 from toktier.certify.outcome import Outcome
 from toktier.certify.plan import (
-    CorpusRecord,
     Plan,
     Prepared,
     differences,
@@ -33,6 +31,7 @@ if TYPE_CHECKING:
     from toktier.certify.subject import Subject
 
 DIFFERENCES_NAMED = 3
+CORPUS_SUITE = "corpus"
 
 
 @dataclass
@@ -109,21 +108,20 @@ def require_artifact(plan: Plan, subject: Subject) -> None:
         )
 
 
-def sample(found: Verified, subject: Subject, number: int, corpora: Sequence[CorpusRecord] = ()) -> None:
+def sample(found: Verified, subject: Subject, number: int) -> None:
     """Runs `number` blocks again, drawn anew each time, and fills `sampled`. Plans first, so that facts are held
-    against the evidence too. Suites over a corpus are planned only when it is given. Raises EvidenceStale for another
-    plan, EvidenceInvalid where an agreeing block has another digest."""
+    against the evidence too. The suite of corpora is planned only when the subject has them. Raises EvidenceStale for
+    another plan, EvidenceInvalid where an agreeing block has another digest."""
     plan = found.plan
     require_artifact(plan, subject)
-    with_corpora = bool(corpora) or not plan.document["corpora"]
-    names = [suite.name for suite in plan.suites if with_corpora or suite.name != "corpus"]
+    with_corpora = bool(subject.corpora) or not plan.document["corpora"]
+    names = [suite.name for suite in plan.suites if with_corpora or suite.name != CORPUS_SUITE]
     prepared = make_plan(
         subject,
         [suite_named(name) for name in names],
         plan.level,
         plan.seed,
         plan.document["artifact"]["name"],
-        corpora,
     )
     left_out = {"suites": [s for s in plan.document["suites"] if s["name"] in names]}
     if not with_corpora:

@@ -67,6 +67,7 @@ def run_blocks(
 ) -> Iterator[BlockResult | BlockFault]:
     """Results as they come. `stop`: end now, running blocks have `GRACE_SECONDS`. `enough`: begin no further block."""
     os.environ["TOKENIZERS_PARALLELISM"] = "false"  # the reference would start threads, and warn about the fork
+    _ = prepared.subject.reference, prepared.subject.tokenizer  # a second or two, once instead of in every child
     queue = iter(indices)
     pool = _Pool(prepared, block_seconds)
     drop_at: float | None = None

@@ -18,6 +18,7 @@ from toktier_cli.progress import Progress
 
 if TYPE_CHECKING:
     from toktier.certify.checkpoint import Checkpoint
+    from toktier.certify.levels import Level
     from toktier.certify.plan import Prepared
     from toktier.certify.runner import Report
     from toktier.certify.subject import Subject
@@ -83,11 +84,12 @@ def run(
         )
     finally:
         watch.close()
-    return finished(invocation, report, junit, summary, _kept(invocation, report))
+    return finished(invocation, report, junit, summary, _kept(invocation, report, state.target.get("host")))
 
 
-def _kept(invocation: Invocation, report: Report) -> Path | None:
-    """Keeps the evidence of a whole pass, which the default policy then believes on this host; None for another run."""
+def _kept(invocation: Invocation, report: Report, host: Any) -> Path | None:
+    """Keeps the evidence of a whole pass, which the default policy then believes on this host; None for another run.
+    `host`: where the run was begun; results that another host brought are data."""
     from toktier.certify.outcome import Outcome
     from toktier.certify.suites import SUITES
     from toktier.evidence import local
@@ -97,6 +99,9 @@ def _kept(invocation: Invocation, report: Report) -> Path | None:
     missing = {suite.name for suite in SUITES} - {suite.name for suite in report.plan.suites}
     if missing:
         invocation.note("a run of some suites certifies nothing: without --suite its evidence is believed on this host")
+        return None
+    if host != os.uname().nodename:
+        invocation.note("a run that was begun on another host is not believed on this one")
         return None
     try:
         return local.store(report.evidence, options.settings_of(invocation).require_state())
@@ -119,15 +124,17 @@ def _begun(
     from toktier.certify import checkpoint as checkpoints
     from toktier.certify.evidence import build_facts
     from toktier.certify.levels import Level
-    from toktier.certify.plan import Shard, make_plan, parse_shard
+    from toktier.certify.plan import Shard, parse_shard
 
     part = Shard() if shard is None else parse_shard(shard)
     if level is not None and level not in list(Level):
         raise UsageError(f"{shown(level)!r} is no level: expected {', '.join(Level)}", remedy="toktier certify --help")
     chosen = _suites(suites)
+    if corpus and not any(suite.name == "corpus" for suite in chosen):
+        raise UsageError("--corpus is for the suite corpus, which --suite leaves out", remedy="add --suite corpus")
     path, name = artifact(invocation, family)
-    subject, records = make_subject(invocation, path, _backend(backend), corpus)
-    prepared = make_plan(subject, chosen, Level(level or Level.QUICK), seed or 0, name, records)
+    subject = make_subject(invocation, path, _backend(backend), corpus)
+    prepared = _planned(invocation, subject, chosen, Level(level or Level.QUICK), seed or 0, name)
     if part.count > max(1, prepared.plan.blocks):
         raise UsageError(
             f"the plan has {prepared.plan.blocks} blocks, too few for {part.count} shards",
@@ -137,6 +144,7 @@ def _begun(
     target = {
         "artifact": family if name == family else os.path.abspath(family),
         "corpora": [os.path.abspath(path) for path in corpus or ()],
+        "host": os.uname().nodename,
     }
     directory = Path(out) if out is not None else new_directory(invocation, name, level or Level.QUICK)
     return prepared, checkpoints.begin(directory, prepared.plan, part, build_facts(), target)
@@ -147,7 +155,7 @@ def _resumed(
 ) -> tuple[Prepared, Checkpoint]:
     from toktier.certify import checkpoint as checkpoints
     from toktier.certify.evidence import build_facts
-    from toktier.certify.plan import differences, make_plan
+    from toktier.certify.plan import differences
     from toktier.certify.verify import require_artifact, require_same_plan
     from toktier.errors import EvidenceStale
 
@@ -160,13 +168,11 @@ def _resumed(
     state = checkpoints.read(directory)
     content = state.plan.document
     path, _ = artifact(invocation, family or str(state.target["artifact"]))
-    subject, records = make_subject(
-        invocation, path, _backend(content["backend"]), list(state.target.get("corpora", ()))
-    )
+    subject = make_subject(invocation, path, _backend(content["backend"]), list(state.target.get("corpora", ())))
     require_artifact(state.plan, subject)
     names = [planned.name for planned in state.plan.suites]
-    prepared = make_plan(
-        subject, _suites(names), state.plan.level, state.plan.seed, content["artifact"]["name"], records
+    prepared = _planned(
+        invocation, subject, _suites(names), state.plan.level, state.plan.seed, content["artifact"]["name"]
     )
     require_same_plan(state.plan, prepared, shown_path(directory))
     built = differences(state.build, build_facts())
@@ -177,6 +183,18 @@ def _resumed(
             remedy="run it anew, without --resume",
         )
     return prepared, state
+
+
+def _planned(
+    invocation: Invocation, subject: Subject, suites: list[Any], level: Level, seed: int, name: str
+) -> Prepared:
+    from toktier.certify.plan import make_plan
+
+    progress = Progress(invocation, len(suites), "suites planned")
+    try:
+        return make_plan(subject, suites, level, seed, name, progress.advance)
+    finally:
+        progress.close()
 
 
 def _suites(names: list[str] | None) -> list[Any]:
@@ -221,16 +239,12 @@ def artifact(invocation: Invocation, name: str) -> tuple[Path, str]:
     return path, next((f.name for f in families if f.tokenizer.sha256 == digest), path.name)
 
 
-def make_subject(
-    invocation: Invocation, path: Path, backend: BackendId, corpus: list[str] | None
-) -> tuple[Subject, list[Any]]:
-    """What is certified, and the records of its corpora. Raises UsageError where no suite reads corpora."""
+def make_subject(invocation: Invocation, path: Path, backend: BackendId, corpus: list[str] | None) -> Subject:
+    """What is certified, with its corpora."""
     from toktier.certify.subject import Subject
 
     home = options.settings_of(invocation).home
-    if corpus:
-        raise UsageError("--corpus: no suite of this installation reads a corpus", remedy="leave --corpus out")
-    return Subject(path, backend, home), []
+    return Subject(path, backend, home, tuple(map(Path, corpus or ())))
 
 
 def new_directory(invocation: Invocation, name: str, level: str) -> Path:

@@ -79,8 +79,8 @@ def verify(
     content = found.plan.document
     if sample:
         name = file or family or content["artifact"]["name"]
-        subject, records = _subject(invocation, name, content["backend"], corpus)
-        run_sample(found, subject, sample, records)
+        subject = _subject(invocation, name, content["backend"], corpus)
+        run_sample(found, subject, sample)
     mismatches = sum(block["counts"]["mismatches"] for block in found.sampled)
     recorded = found.document["totals"]["mismatches"]
     code = ExitCode.NO if mismatches and not recorded else EXIT_CODES[found.outcome]
@@ -200,7 +200,7 @@ def replay(
     invocation: Invocation = ctx.obj
     said = read_failure(Path(failure))
     name = file or family or str(said["target"].get("artifact") or said["artifact"]["name"])
-    subject, _ = _subject(invocation, name, said["backend"], None)
+    subject = _subject(invocation, name, said["backend"], None)
     now = run_again(said, subject)
 
     def document() -> dict[str, Any]:
@@ -252,7 +252,7 @@ def diff(
     )
 
 
-def _subject(invocation: Invocation, name: str, backend: str, corpus: list[str] | None) -> tuple[Subject, list[Any]]:
+def _subject(invocation: Invocation, name: str, backend: str, corpus: list[str] | None) -> Subject:
     path, _ = artifact(invocation, name)
     chosen = parse_backend(backend)
     if chosen is None:
