@@ -137,8 +137,8 @@ def make_plan(
     name: str,
     planned: Callable[[], None] = lambda: None,
 ) -> Prepared:
-    """Plans every suite; corpora are those of the subject. `planned` is called after each. Raises ProgramUnsupported for
-    what does not compile, BackendUnavailable where the backend under test would not serve."""
+    """Plans every suite; corpora are those of the subject. `planned` is called after each. Raises ProgramUnsupported
+    for what does not compile, BackendUnavailable where the backend under test would not serve."""
     explained = subject.tokenizer.explain()
     if explained["backend"] != subject.backend.value:
         raise BackendUnavailable(
