@@ -5,7 +5,8 @@
 
 manifest.json has the digest of each table and `probed_with`, the versions of `tokenizers` that gave exactly these
 tables: run it once under each version. A version that gives other tables starts the list anew. Needs only the standard
-library, `tokenizers` and toktier.canonical. About a minute on one core. The probes are in tools/unicode_probes.
+library, `tokenizers` and toktier. About a minute on one core. The probes are in
+toktier/certify/unicode_probes.
 """
 
 from __future__ import annotations
@@ -19,13 +20,13 @@ from pathlib import Path
 from typing import Any
 
 import tokenizers
-from unicode_probes import characters, folds, normalization, properties
-from unicode_probes.sweep import ProbeError, Ranges, to_ranges
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from toktier.canonical import TAG_TABLE, tagged_digest  # noqa: E402
+from toktier.certify.unicode_probes import characters, folds, normalization, properties  # noqa: E402
+from toktier.certify.unicode_probes.sweep import ProbeError, Ranges, to_ranges  # noqa: E402
 
 FORMAT_VERSION = 1
 OUTPUT = ROOT / "tables" / "unicode"

@@ -89,6 +89,11 @@ def probed_with() -> tuple[str, ...]:
     return tuple(_manifest()["probed_with"])
 
 
+def table_digests() -> dict[str, str]:
+    """Tagged digest of each file of tables, by its name."""
+    return dict(_manifest()["tables"])
+
+
 # Sets of the regular expressions
 
 

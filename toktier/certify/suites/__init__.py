@@ -11,13 +11,15 @@ from toktier.certify.suites.code_points import CodePointsSuite
 from toktier.certify.suites.corpus import CorpusSuite
 from toktier.certify.suites.fuzz import FuzzSuite
 from toktier.certify.suites.normalization import NormalizationSuite
+from toktier.certify.suites.tables import TablesSuite
 from toktier.certify.suites.vocabulary import VocabularySuite
 
 SUITES: tuple[Suite, ...] = (
-    CasesSuite(),
+    TablesSuite(),
     AutomatonSuite(),
     ClassesSuite(),
     CodePointsSuite(),
+    CasesSuite(),
     AddedSuite(),
     NormalizationSuite(),
     VocabularySuite(),

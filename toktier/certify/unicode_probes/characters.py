@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from tokenizers import AddedToken, Tokenizer, models, normalizers, pre_tokenizers
 
-from unicode_probes.sweep import ProbeError, Ranges, blocks, scalar_values, to_ranges
+from toktier.certify.unicode_probes.sweep import ProbeError, Ranges, blocks, scalar_values, to_ranges
 
 _BLOCK = 512
 _LETTERS = "XY"  # a probing letter cannot be probed by itself: each table is taken with two

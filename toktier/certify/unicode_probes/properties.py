@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from unicode_probes.sweep import ProbeError, Ranges, matched_by, members, parses
+from toktier.certify.unicode_probes.sweep import ProbeError, Ranges, matched_by, members, parses
 
 # Names of the engine, canonical name first. Blocks (In_...), ages and grapheme break properties are left out: patterns
 # of tokenizers do not use them, and the compiler refuses a name that it does not find.
@@ -73,14 +73,14 @@ def lookup_name(name: str) -> str:
     return name.lower().replace(" ", "").replace("_", "").replace("-", "")
 
 
-def _known(text: str) -> list[list[str]]:
+def known_names(text: str) -> list[list[str]]:
     """The groups of names for one set, without the names that the engine refuses."""
     groups = [entry.split() for line in text.split("\n") for entry in line.split("|")]
     known = [[name for name in group if parses(rf"\p{{{name}}}")] for group in groups]
     return [group for group in known if group]
 
 
-def _one_of_each(names: list[str], bracketed: bool) -> dict[str, Ranges]:
+def one_of_each(names: list[str], bracketed: bool) -> dict[str, Ranges]:
     """Sets that partition the scalar values, by a code of constant weight: each name gets its own four of the probes.
 
     Two names with one code point in common would give it more than four marks, a code point without name fewer: the
@@ -111,7 +111,7 @@ def _one_of_each(names: list[str], bracketed: bool) -> dict[str, Ranges]:
     return out
 
 
-def _check_aliases(groups: list[list[str]]) -> None:
+def check_aliases(groups: list[list[str]]) -> None:
     """Every alias has the set of its canonical name: one pattern of all symmetric differences matches nothing."""
     differences = [rf"[\p{{{a}}}&&[^\p{{{b}}}]]|[\p{{{b}}}&&[^\p{{{a}}}]]" for b, *aliases in groups for a in aliases]
     found = matched_by("|".join(differences))
@@ -130,13 +130,13 @@ class Properties:
 
 
 def probe() -> Properties:
-    categories, script_groups, binary = (_known(text) for text in (GENERAL_CATEGORIES, SCRIPTS, BINARY_PROPERTIES))
+    categories, script_groups, binary = (known_names(text) for text in (GENERAL_CATEGORIES, SCRIPTS, BINARY_PROPERTIES))
     groups = categories + script_groups + binary
-    _check_aliases(groups)
+    check_aliases(groups)
     names = {lookup_name(name): known[0] for known in groups for name in known}
 
     scripts = [known[0] for known in script_groups]
-    inside, outside = _one_of_each(scripts, bracketed=True), _one_of_each(scripts, bracketed=False)
+    inside, outside = one_of_each(scripts, bracketed=True), one_of_each(scripts, bracketed=False)
     for name, *_ in groups:
         if name not in inside:
             inside[name] = matched_by(rf"[\p{{{name}}}]")

@@ -11,7 +11,7 @@ from itertools import product
 
 from tokenizers import Regex, normalizers
 
-from unicode_probes.sweep import ProbeError, blocks, matched_by, members
+from toktier.certify.unicode_probes.sweep import ProbeError, blocks, matched_by, members
 
 Partners = dict[int, tuple[int, ...]]
 Literals = dict[str, tuple[int, ...]]
@@ -25,7 +25,7 @@ _BLOCK = 512
 _TEXTS = [(ord(text[0]), text[::-1]) for text in blocks(_BLOCK)]
 
 
-def _escaped(text: Iterable[str]) -> str:
+def escaped(text: Iterable[str]) -> str:
     return "".join(f"\\x{{{ord(c):X}}}" for c in text)
 
 
@@ -34,7 +34,7 @@ def _remover(pattern: str) -> normalizers.Normalizer:
 
 
 def _stands_for(text: str, literal: str) -> bool:
-    return not _remover(f"\\A(?i:{_escaped(literal)})\\z").normalize_str(text)
+    return not _remover(f"\\A(?i:{escaped(literal)})\\z").normalize_str(text)
 
 
 def _from_decompositions() -> Iterator[tuple[str, str]]:
@@ -135,7 +135,7 @@ def _partners(candidates: list[int]) -> Partners:
     everything = set(text)
     out = {}
     for c in candidates:
-        matched = everything - set(_remover(f"(?i:{_escaped(chr(c))})").normalize_str(text))
+        matched = everything - set(_remover(f"(?i:{escaped(chr(c))})").normalize_str(text))
         if chr(c) not in matched:
             raise ProbeError(f"(?i:U+{c:04X}) does not match its own character")
         if len(matched) > 1:

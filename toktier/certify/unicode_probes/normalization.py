@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from tokenizers import normalizers
 
-from unicode_probes.sweep import ProbeError, Ranges, blocks, scalar_values, to_ranges
+from toktier.certify.unicode_probes.sweep import ProbeError, Ranges, blocks, scalar_values, to_ranges
 
 FORMS = ("NFC", "NFKC", "NFD", "NFKD")
 COMPOSING = ("NFC", "NFKC")
@@ -53,7 +53,7 @@ def _each(form: str, texts: list[str]) -> list[str]:
 _CHARACTERS = [c for block in blocks() for c in block if c != "\n"]
 
 
-def _changed(form: str) -> dict[int, str]:
+def changed_alone(form: str) -> dict[int, str]:
     """What the form makes of each character alone, changed ones only."""
     if _NORMALIZERS[form].normalize_str("\n") != "\n":
         raise ProbeError(f"{form} changes a line feed")
@@ -133,7 +133,7 @@ def _compositions(canonical: dict[int, str]) -> dict[int, tuple[int, int]]:
     return out
 
 
-def _check_no_boundary(form: str, claimed: Ranges) -> None:
+def check_no_boundary(form: str, claimed: Ranges) -> None:
     """A character that takes part with a text before it is in the claimed set: each character after a few texts."""
     members = {c for first, last in claimed for c in range(first, last + 1)}
     alone = _each(form, _CHARACTERS)
@@ -146,7 +146,7 @@ def _check_no_boundary(form: str, claimed: Ranges) -> None:
 
 
 def probe() -> Normalization:
-    changed = {form: _changed(form) for form in FORMS}
+    changed = {form: changed_alone(form) for form in FORMS}
     _check_hangul(changed)
     canonical, compatibility = changed["NFD"], changed["NFKD"]
     classes = _combining_classes(canonical)
@@ -161,7 +161,7 @@ def probe() -> Normalization:
         not_inert[form] = to_ranges(sorted(joins | changed[form].keys()))
         first_of = ((c, ord(decomposition[c][0]) if c in decomposition else c) for c in scalar_values())
         no_boundary[form] = to_ranges([c for c, first in first_of if first in joins])
-        _check_no_boundary(form, no_boundary[form])
+        check_no_boundary(form, no_boundary[form])
     return Normalization(
         combining_classes=classes,
         canonical={c: v for c, v in canonical.items() if not _is_hangul(c)},
