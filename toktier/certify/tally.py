@@ -52,8 +52,9 @@ class Tally:
     _digest: Any = field(default_factory=hashlib.sha256)
 
     def text(self, text: str, with_specials: bool | None = None, plain: bool = False) -> bool:
-        """Compares ids and offsets of one text, and the ids where no offsets are asked for. `with_specials`: also with special tokens; None: one text in eight.
-        `plain`: also with special tokens as ordinary text. True when all agreed."""
+        """Compares ids and offsets of one text, and the ids where no offsets are asked for. `with_specials`: also with
+        special tokens; None: one text in eight. `plain`: also with special tokens as ordinary text. True when all
+        agreed."""
         encoded = text.encode("utf-8")
         text_digest = hashlib.sha256(encoded).digest()
         counts = self.counts
