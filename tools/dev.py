@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The one entry for whoever works on toktier: run, test, lint, bench, wheel. Needs nothing but Python ≥ 3.11.
+"""The one entry for whoever works on toktier: run, test, lint, bench, recertify, wheel. Needs only Python ≥ 3.11.
 
 It makes `.venv` in the checkout, installs what pyproject.toml names there, builds the native module when its sources
 changed, and goes on inside that environment. It needs a C++ compiler and a package index, and no other network.
@@ -30,7 +30,10 @@ NATIVE_SOURCES = (
     "CMakeLists.txt", "pyproject.toml", "native", "kernels", "tables/unicode", "toktier/program",
     "toktier/canonical.py", "tools/compute_identity.py",
 )  # fmt: skip
-CHECKED_GENERATORS = ("generate_pins.py", "generate_siblings.py", "generate_notices.py")
+CHECKED_GENERATORS = (
+    "generate_pins.py", "generate_siblings.py", "generate_notices.py", "generate_registry.py",
+    "generate_support_matrix.py",
+)  # fmt: skip
 WHEEL_TIME = "315532800"  # 1980-01-01, the first that a zip archive can hold
 OLD_REFERENCE = "0.22.2"  # the oldest certified reference version; the newest is what pip resolves
 
@@ -219,6 +222,25 @@ def do_lint(_: argparse.Namespace) -> None:
         check_generated(generator)
 
 
+def do_recertify(options: argparse.Namespace) -> None:
+    """Evidence for the engine of this checkout beside both certified reference versions, then what is made from it."""
+    install_editable()
+    old = BUILD / f"reference-{OLD_REFERENCE}"
+    if not old.exists():
+        pip("install", "--no-deps", "--target", old, f"tokenizers=={OLD_REFERENCE}")
+    failed = False
+    for place in ([], [str(old)]):
+        path = os.pathsep.join([*place, *filter(None, [os.environ.get("PYTHONPATH")])])
+        names = [argument for name in options.only or () for argument in ("--only", name)]
+        line = [PYTHON, "tools/recertify.py", "--level", options.level, *names]
+        failed |= subprocess.call([str(a) for a in line], cwd=ROOT, env={**os.environ, "PYTHONPATH": path}) != 0
+    call(PYTHON, "tools/compute_identity.py", "--record")
+    call(PYTHON, "tools/generate_registry.py")
+    call(PYTHON, "tools/generate_support_matrix.py")
+    if failed:
+        fail("some evidence could not be made; what was made is kept, and the same command goes on")
+
+
 def check_generated(generator: str) -> None:
     """A table must be what its generator would write; what the generator cannot compare here it declines (exit 3)."""
     code = subprocess.call([str(PYTHON), f"tools/{generator}", "--check"], cwd=ROOT)
@@ -269,13 +291,18 @@ def main() -> None:
     verbs.add_parser("lint", help="ruff, mypy, and whether the tables are what their generators write")
     bench = verbs.add_parser("bench", help="speed beside the reference, as ratios of one run")
     bench.add_argument("arguments", nargs=argparse.REMAINDER, help="passed to benchmarks/run.py (-- --help lists them)")
+    again = verbs.add_parser("recertify", help="evidence for this engine, where it has outrun what evidence/ holds")
+    again.add_argument("--level", choices=("quick", "standard", "exhaustive"), default="quick")
+    again.add_argument("--only", action="append", metavar="NAME", help="only this artifact; may be repeated")
     wheel = verbs.add_parser("wheel", help="a manylinux wheel in dist/")
     wheel.add_argument("--out", default=str(ROOT / "dist"))
     options = parser.parse_args()
     if getattr(options, "arguments", [])[:1] == ["--"]:
         del options.arguments[0]
     os.environ.setdefault("PIP_DISABLE_PIP_VERSION_CHECK", "1")
-    {"run": do_run, "test": do_test, "lint": do_lint, "bench": do_bench, "wheel": do_wheel}[options.verb](options)
+    verb = {"run": do_run, "test": do_test, "lint": do_lint, "bench": do_bench, "wheel": do_wheel}
+    verb["recertify"] = do_recertify
+    verb[options.verb](options)
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ from toktier.canonical import TAG_ENGINE, TAG_ENGINE_NATIVE, document_digest
 from toktier.resources import tables_dir
 
 NATIVE_PARTS = ("native/engine", "native/session", "native/compile", "kernels/shared")
-NATIVE_SUFFIXES = (".h", ".cpp", ".cuh", ".cu")
+NOTES = (".md", ".txt")  # beside the sources, and no part of them
 
 
 def python_places() -> dict[str, Path]:
@@ -39,7 +39,7 @@ def python_digests() -> Mapping[str, str]:
 
 def identity_document(root: Path) -> dict[str, str]:
     """{path: SHA-256} of everything that the identity of the checkout `root` covers."""
-    native = [p for part in NATIVE_PARTS for p in (root / part).rglob("*") if p.suffix in NATIVE_SUFFIXES]
+    native = [p for part in NATIVE_PARTS for p in (root / part).rglob("*") if p.suffix not in NOTES]
     python = [*(root / "toktier" / "program").glob("*.py"), *(root / "tables" / "unicode").iterdir()]
     files = sorted(path for path in [*native, *python] if path.is_file())
     return {path.relative_to(root).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
