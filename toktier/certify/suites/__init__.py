@@ -11,6 +11,7 @@ from toktier.certify.suites.code_points import CodePointsSuite
 from toktier.certify.suites.corpus import CorpusSuite
 from toktier.certify.suites.fuzz import FuzzSuite
 from toktier.certify.suites.normalization import NormalizationSuite
+from toktier.certify.suites.scanner import ScannerSuite
 from toktier.certify.suites.tables import TablesSuite
 from toktier.certify.suites.vocabulary import VocabularySuite
 
@@ -19,6 +20,7 @@ SUITES: tuple[Suite, ...] = (
     AutomatonSuite(),
     ClassesSuite(),
     CodePointsSuite(),
+    ScannerSuite(),
     CasesSuite(),
     AddedSuite(),
     NormalizationSuite(),
