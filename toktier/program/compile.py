@@ -63,7 +63,7 @@ def compile_spec(spec: TokenizerSpec) -> bytes:
         **normalizer_sections(spec.normalizer),
         **added_token_sections(spec.added_tokens),
         **cut_guard_sections(spec.normalizer, spec.pre_tokenizer.prefix_space, spec.added_tokens),
-        **_character_sections(),
+        **character_sections(),
         **decoder_sections(spec.decoder),
         "POST": _post_section(spec.post_processor),
     }
@@ -123,7 +123,8 @@ def _boundary_sections(
 
 
 @cache
-def _character_sections() -> Mapping[str, bytes]:
+def character_sections() -> Mapping[str, bytes]:
+    """CHR1 and CHR2: what the flags of added tokens and Strip see; the same in every program."""
     stage1, stage2 = build_trie(marks(unicode.rust_word(), unicode.white_space()), 0, 1)
     return {"CHR1": stage1, "CHR2": stage2}
 

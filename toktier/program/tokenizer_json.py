@@ -51,14 +51,16 @@ def read_tokenizer(data: bytes, name: str = "tokenizer.json", *, sha256: str | N
     """
     value = parse_json(data, name)
     try:
-        return _read(value, len(data), sha256 or hashlib.sha256(data).hexdigest())
+        return read_parsed(value, len(data), sha256 or hashlib.sha256(data).hexdigest())
     except NotATokenizer as error:
         error.message = f"{name} ({len(data):,} bytes) is no tokenizer that the reference loads: {error.message}"
         error.details.setdefault("name", name)
         raise
 
 
-def _read(value: Any, size: int, sha256: str) -> TokenizerSpec:
+def read_parsed(value: Any, size: int, sha256: str, model: BpeModel | None = None) -> TokenizerSpec:
+    """The tokenizer of a parsed document. `model`: what `read_model` made of its member before, for callers that read
+    many documents of one model. Raises as `read_tokenizer`."""
     if not isinstance(value, dict):
         raise malformed("the file", "an object", value)
     if "model" not in value:
@@ -75,12 +77,13 @@ def _read(value: Any, size: int, sha256: str) -> TokenizerSpec:
     normalizer = read_normalizer(fields.take("normalizer", None))
     tokens = read_added_tokens(fields.take("added_tokens", []))
     contents = matched_contents(tokens, lambda text: normalize(normalizer, text))
+    written = fields.take("model")
     spec = TokenizerSpec(
         size=size,
         sha256=sha256,
         normalizer=normalizer,
         pre_tokenizer=read_pre_tokenizer(fields.take("pre_tokenizer", None)),
-        model=(model := read_model(fields.take("model"))),
+        model=(model := model or read_model(written)),
         added_tokens=place_tokens(tokens, contents, model.vocabulary),
         post_processor=read_post_processor(fields.take("post_processor", None)),
         decoder=read_decoder(fields.take("decoder", None)),
