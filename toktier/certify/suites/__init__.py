@@ -9,6 +9,7 @@ from toktier.certify.suites.cases import CasesSuite
 from toktier.certify.suites.classes import ClassesSuite
 from toktier.certify.suites.code_points import CodePointsSuite
 from toktier.certify.suites.corpus import CorpusSuite
+from toktier.certify.suites.cuts import CutsSuite
 from toktier.certify.suites.decoding import DecodingSuite
 from toktier.certify.suites.fingerprint import FingerprintSuite
 from toktier.certify.suites.fuzz import FuzzSuite
@@ -23,6 +24,7 @@ SUITES: tuple[Suite, ...] = (
     ClassesSuite(),
     CodePointsSuite(),
     ScannerSuite(),
+    CutsSuite(),
     CasesSuite(),
     AddedSuite(),
     NormalizationSuite(),
