@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 from pathlib import Path
 
 import pytest
 
 from tests.support.tokenizer_maker import added, changed, encoded, minimal
 from toktier.errors import ToktierError
-from toktier.labels import MAX_MESSAGE, escaped, quoted, shown
+from toktier.labels import MAX_MESSAGE, escaped, quoted, shown, typed
 from toktier.program.tokenizer_json import read_tokenizer
 
 CLEAR = "\x1b[2J\x1b]0;owned\x07\u202e\n"
@@ -80,3 +82,11 @@ def test_what_a_file_names_is_shortened_where_it_stands(kind: str) -> None:
     assert len(error.message) < 1000, error.message
     assert len(repr(error.details)) < 3000
     assert "…" not in error.message[-20:]
+
+
+@pytest.mark.parametrize("name", ["a", "a b", "it's", "-x", "$(touch x)", "é\n'\\x", "\x1b[31m", "a\udcff b", ""])
+def test_a_typed_path_is_one_argument_of_a_shell(name: str) -> None:
+    command = typed(name)
+    assert command.isprintable()
+    given = subprocess.run(["bash", "-c", f"printf %s {command}"], capture_output=True, check=True).stdout
+    assert given == os.fsencode(f"./{name}" if name.startswith("-") else name)

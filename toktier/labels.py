@@ -8,6 +8,7 @@ passes through `message`. Not here: names to open files by; a label is never ope
 from __future__ import annotations
 
 import os
+import shlex
 
 MAX_MEMBER = 120
 MAX_PATH = 240  # longer than a member: its reader has to find the file
@@ -47,3 +48,19 @@ def message(text: str) -> str:
 
 def shown_path(path: str | os.PathLike[str]) -> str:
     return shown(path, MAX_PATH)
+
+
+def typed(path: str | os.PathLike[str]) -> str:
+    """`path` as one argument of a command that somebody pastes into a shell (sh; bash for unprintable names): quoted,
+    never cut, never an option."""
+    text = os.fspath(path)
+    if text.startswith("-"):
+        text = f"./{text}"
+    if text.isprintable():
+        return shlex.quote(text)
+    safe = "".join(c if c.isprintable() and c not in "\\'" else _octal(c) for c in text)
+    return f"$'{safe}'"
+
+
+def _octal(character: str) -> str:
+    return "".join(f"\\{byte:03o}" for byte in os.fsencode(character))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from tests.artifacts.conftest import World, world  # noqa: F401
 from tests.artifacts.test_bundle_format import part
 from tests.artifacts.test_signatures import key_pair
 from tests.cli.command import check_document, run_here
+from tests.support.tokenizer_maker import encoded, minimal
 from toktier.artifacts.bundle_writer import write_bundle
 
 
@@ -126,3 +128,17 @@ def test_a_bundle_that_nobody_pinned_is_whole_and_unpinned(command: Command) -> 
 def test_export_leaves_what_is_no_bundle_alone(command: Command, out: str) -> None:
     command("export", "alpha", "--out", out, code=7 if out.startswith("no") else 2)
     assert Path("/dev/null").is_char_device()
+
+
+def test_the_remedy_for_unpinned_content_can_be_pasted(command: Command) -> None:
+    (command.place / "o d$(d)").mkdir()
+    bare = command.place / "o d$(d)" / "my tokenizer.json"
+    bare.write_bytes(encoded(minimal()))
+    remedy = command("import", str(bare), code=4)["error"]["remedy"]
+    line = remedy.partition("toktier artifacts ")[2]
+    assert shlex.split(line)[:2] == ["import", str(bare)]
+    command(*shlex.split(line))
+    command("export", "local/NAME", "--out", str(bare.with_name("my b.tar")))
+    command("remove", "local/NAME")
+    remedy = command("import", str(bare.with_name("my b.tar")), code=4)["error"]["remedy"]
+    assert shlex.split(remedy)[3] == str(bare.with_name("my b.tar"))

@@ -32,7 +32,7 @@ from toktier.errors import (
     UncertifiedTokenizer,
     UsageError,
 )
-from toktier.labels import escaped, shown, shown_path
+from toktier.labels import escaped, shown, shown_path, typed
 from toktier.regular_files import open_regular
 from toktier.storage import environment_fault, require_space
 
@@ -105,7 +105,7 @@ class _Staging(Visitor):
             raise UsageError(
                 f"{shown_path(self.path)} holds several bundles; --as names one artifact",
                 details={"path": escaped(self.path), "parts": [entry.path for entry in entries[:20]]},
-                remedy=f"take out the part that is meant: tar -xf {shown_path(self.path)} {entries[0].path}",
+                remedy=f"take out the part that is meant: tar -xf {typed(self.path)} {entries[0].path}",
             )
 
     def part(self, manifest: BundleManifest) -> None:
@@ -226,8 +226,8 @@ def _unpinned(path: Path, admission: Admission, *, several: bool) -> Uncertified
     alias = admission.manifest.alias
     names = [file.path for file in admission.unpinned]
     name = alias.removeprefix(ALIAS_PREFIX)
-    taken_out = f"tar -xf {shown_path(path)} {alias}.tar; " if several else ""
-    bundle = f"{alias}.tar" if several else shown_path(path)
+    taken_out = f"tar -xf {typed(path)} {alias}.tar; " if several else ""
+    bundle = f"{alias}.tar" if several else typed(path)
     return UncertifiedTokenizer(
         f"{shown_path(path)} holds content that equals no pinned file: {', '.join(names[:5])} of {alias}",
         details={"path": escaped(path), "alias": alias, "files": names[:20]},

@@ -17,7 +17,7 @@ from toktier.artifacts.bundle_reader import BundleContent, Visitor, read_bundle
 from toktier.artifacts.pins import Pins
 from toktier.artifacts.signatures import PublicKey, check_signature, read_envelope
 from toktier.errors import BundleInvalid, ToktierError, UncertifiedTokenizer
-from toktier.labels import escaped, shown, shown_path
+from toktier.labels import escaped, shown, shown_path, typed
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,5 +118,5 @@ def _judgement(report: BundleReport) -> ToktierError | None:
     return UncertifiedTokenizer(
         f"{shown_path(report.path)} is whole, and {len(unpinned)} of its files equal no pinned file: {unpinned[0]}",
         details={"path": escaped(report.path), "files": unpinned[:20]},
-        remedy=f"toktier artifacts import {shown_path(report.path)} --as local/NAME, to use it uncertified",
+        remedy=f"toktier artifacts import {typed(report.path)} --as local/NAME, to use it uncertified",
     )

@@ -32,7 +32,7 @@ from toktier.artifacts.quarantine import set_aside
 from toktier.canonical import canonical_json
 from toktier.config import Settings
 from toktier.errors import ArtifactDamaged, ArtifactHashMismatch, ConfigInvalid, EnvironmentFault, ToktierError
-from toktier.labels import shown, shown_path
+from toktier.labels import shown, shown_path, typed
 from toktier.program import trust
 from toktier.regular_files import open_regular
 from toktier.storage import (
@@ -293,7 +293,7 @@ class ArtifactCache:
                         f"{shown_path(directory)} can be written by every user (mode {stat.S_IMODE(mode):04o}); "
                         "nothing is stored where others could replace it",
                         details={"path": str(directory), "mode": f"{stat.S_IMODE(mode):04o}"},
-                        remedy=f"chmod o-w {shown_path(directory)}, or point TOKTIER_HOME elsewhere; "
+                        remedy=f"chmod o-w {typed(directory)}, or point TOKTIER_HOME elsewhere; "
                         "users of one group share a cache with `cache_mode = group`",
                     )
 

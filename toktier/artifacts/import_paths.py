@@ -24,7 +24,7 @@ from toktier.errors import (
     ToktierError,
     UncertifiedTokenizer,
 )
-from toktier.labels import escaped, shown, shown_path
+from toktier.labels import escaped, shown, shown_path, typed
 from toktier.regular_files import open_regular
 from toktier.storage import environment_fault
 
@@ -164,6 +164,6 @@ def unpinned_error(path: Path, pins: Pins) -> ToktierError:
     return UncertifiedTokenizer(
         f"{shown_path(path)} ({size:,} bytes) equals no pinned file",
         details={"path": escaped(path), "size": size, "same_size_as": near},
-        remedy=f"use it where it lies: toktier encode --file {escaped(path)}; "
-        f"or register it: toktier artifacts import {escaped(path)} --as local/NAME",
+        remedy=f"use it where it lies: toktier encode --file {typed(path)}; "
+        f"or register it: toktier artifacts import {typed(path)} --as local/NAME",
     )
