@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import math
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -80,14 +81,31 @@ def config_of(invocation: Invocation, **more: Any) -> Config:
     return Config(home=invocation.home, offline=True if invocation.offline else None, **more)
 
 
+def finite(seconds: float | None) -> float | None:
+    """Callback of options that take a number of seconds: neither infinity nor what is no number (a deadline that never
+    comes), which the bounds of the framework let through."""
+    if seconds is not None and not math.isfinite(seconds):
+        raise typer.BadParameter(f"expected a number of seconds, not {seconds}")
+    return seconds
+
+
+def path_of(given: str, what: str) -> Path:
+    """A path as given. UsageError for an empty one, as an unset variable leaves it: it would mean this directory."""
+    if not given:
+        raise UsageError(f"{what} is empty", details={"argument": what}, remedy="give a path; . is this directory")
+    return Path(given)
+
+
 def looks_like_path(name: str) -> bool:
-    """FAMILY arguments also take a path: anything with a separator, a .json suffix, or the name of a file here.
+    """FAMILY arguments also take a path: anything with a separator, a suffix of files, or the name of a file here.
     `local/NAME` is a local artifact; `./local/NAME` is a path."""
     from toktier.artifacts.local_artifacts import is_local_name
 
     if is_local_name(name):
         return False
-    return os.sep in name or name.endswith(".json") or (not name.isidentifier() and Path(name).is_file())
+    return (
+        os.sep in name or name.endswith((".json", ".tar", ".zst")) or (not name.isidentifier() and Path(name).is_file())
+    )
 
 
 def load_tokenizer(

@@ -32,7 +32,8 @@ def fetch(
     source: Annotated[str | None, typer.Option("--from", metavar="SOURCE", help=f"Only from here: {_SOURCES}.")] = None,
     complete: Annotated[bool, typer.Option("--complete", help="Every pinned file, not only tokenizer.json.")] = False,
     timeout: Annotated[
-        float, typer.Option(metavar="SECONDS", help="Seconds for each network source.", min=1)
+        float,
+        typer.Option(metavar="SECONDS", help="Seconds for each network source.", min=1, callback=options.finite),
     ] = DEFAULT_TIMEOUT,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Say what would be brought, in bytes; ask nobody, write nothing.")
@@ -47,6 +48,8 @@ def fetch(
     pins = shipped_pins()
     if bool(families) == all_:
         raise UsageError("expected FAMILY... or --all", remedy="toktier artifacts list --available")
+    if source is not None:
+        options.path_of(source, "--from")
     names = list(pins.families) if all_ else list(dict.fromkeys(families or []))
     for name in names:
         pins.family(name)

@@ -23,7 +23,8 @@ def check_conversion(
     family: Annotated[str, typer.Argument(metavar="FAMILY", show_default=False)],
     repeats: Annotated[int, typer.Option(metavar="N", help="Processes that convert.", min=2, max=100)] = 2,
     timeout: Annotated[
-        float, typer.Option(metavar="SECONDS", help="Seconds for each network source.", min=1)
+        float,
+        typer.Option(metavar="SECONDS", help="Seconds for each network source.", min=1, callback=options.finite),
     ] = DEFAULT_TIMEOUT,
 ) -> Result:
     """Derive tokenizer.json again from the pinned upstream files and compare digests.

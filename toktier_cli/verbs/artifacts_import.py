@@ -44,7 +44,7 @@ def import_(
     errors: list[ToktierError] = []
     for path in paths:
         try:
-            report, bundle = _import_one(Path(path), settings, as_, keys)
+            report, bundle = _import_one(options.path_of(path, "PATH"), settings, as_, keys)
             reports.append((report, bundle))
             for passed_over in report.passed_over[:MAX_NAMED]:
                 invocation.warn(f"passed over: {passed_over.message}")

@@ -32,7 +32,13 @@ def kit(
         Path | None, typer.Option("--sign", metavar="KEY", help="Sign the bundle with this Ed25519 key (PEM).")
     ] = None,
     timeout: Annotated[
-        float, typer.Option(metavar="SECONDS", help="Seconds for the build, and for each round of downloads.", min=1)
+        float,
+        typer.Option(
+            metavar="SECONDS",
+            help="Seconds for the build, and for each round of downloads.",
+            min=1,
+            callback=options.finite,
+        ),
     ] = DEFAULT_TIMEOUT,
 ) -> Result:
     """Make a folder that brings a bare disconnected host to a running toktier.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -29,6 +28,7 @@ def mirror(
     invocation: Invocation = ctx.obj
     pins = shipped_pins()
     wanted = [pins.family(name) for name in dict.fromkeys(families)]
+    root = options.path_of(out, "--out")
     cache = ArtifactCache.readable(options.settings_of(invocation))
     if cache is None:
         raise ArtifactNotFound("there is no cache to mirror", remedy="set TOKTIER_HOME, or give --home DIR")
@@ -36,14 +36,14 @@ def mirror(
     errors: list[ToktierError] = []
     for family in wanted:
         try:
-            reports.append(write_family(family, cache, Path(out)))
+            reports.append(write_family(family, cache, root))
         except ToktierError as error:
             if len(wanted) == 1:
                 raise
             errors.append(error)
             invocation.report(error)
     if reports:
-        write_sums(Path(out))
+        write_sums(root)
     code = exit_code_of(errors, done=len(reports))
     if complete and code is ExitCode.DONE and not all(r.complete for r in reports):
         code = ExitCode.INCOMPLETE
