@@ -196,3 +196,34 @@ def test_the_command_knows_local_artifacts(tmp_path: Path) -> None:
     said("encode", "--family", "local/mine", "hello", code=3)
     said("artifacts", "import", "t.json", "--as", "mine", code=2)
     said("artifacts", "import", "t.json", "m.tar", "--as", "local/mine", code=2)
+
+
+def test_a_damaged_record_is_told_by_list_and_verify_and_taken_out_by_remove(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    for name, path in (("bad", SMALL), ("good", OTHER)):
+        assert run("artifacts", "import", str(path), "--as", f"local/{name}", home=home).code == 0
+    record = home / "cache" / "artifacts" / "local" / "bad.json"
+    record.write_text("{")
+    listed = run("artifacts", "list", "--json", home=home)
+    assert [f["family"] for f in check_document(listed)["families"]] == ["local/good"]
+    assert "the record of the local artifact local/bad" in listed.stderr
+    verified = run("artifacts", "verify", "--json", home=home)
+    document = check_document(verified)
+    assert verified.code == 5
+    assert [f["family"] for f in document["families"] if f["valid"]] == ["local/good"]
+    (entry,) = document["paths"]
+    assert (entry["path"], entry["exit_code"], entry["error"]["code"]) == (str(record), 5, "ARTIFACT_DAMAGED")
+    assert entry["error"]["remedy"].startswith("toktier artifacts remove local/bad")
+    assert run("artifacts", "remove", "local/bad", home=home).text == "local/bad: removed, 0 B freed\n"
+    assert not record.exists()
+    assert run("artifacts", "verify", home=home).code == 0
+    assert run("artifacts", "import", str(SMALL), "--as", "local/bad", home=home).code == 0
+
+
+def test_remove_names_who_keeps_the_content(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    for name in ("a", "b"):
+        assert run("artifacts", "import", str(SMALL), "--as", f"local/{name}", home=home).code == 0
+    assert run("artifacts", "remove", "local/a", home=home).text == (
+        "local/a: removed, 0 B freed; local/b keeps the same content\n"
+    )

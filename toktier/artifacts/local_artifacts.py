@@ -21,7 +21,7 @@ from toktier.canonical import canonical_json
 from toktier.errors import AliasConflict, ArtifactDamaged, ArtifactNotFound, EnvironmentFault, UsageError
 from toktier.labels import shown, shown_path
 from toktier.regular_files import open_regular
-from toktier.storage import atomic_write, make_directory
+from toktier.storage import atomic_write, environment_fault, make_directory
 
 PREFIX = "local/"
 ALIAS_PREFIX = "local-"  # of a bundle that carries one; no pinned family's alias
@@ -83,6 +83,32 @@ def local_families(cache: ArtifactCache) -> list[Family]:
             with contextlib.suppress(ArtifactDamaged, EnvironmentFault):
                 found.setdefault(name, _read(_record(root, name), name))
     return [family for _, family in sorted(found.items())]
+
+
+def damaged_records(cache: ArtifactCache) -> list[tuple[Path, ArtifactDamaged | EnvironmentFault]]:
+    """The records of the user's own cache that cannot be read, and why: what `local_families` leaves out."""
+    found: list[tuple[Path, ArtifactDamaged | EnvironmentFault]] = []
+    for name in _names(cache.root):
+        path = _record(cache.root, name)
+        try:
+            _read(path, name)
+        except (ArtifactDamaged, EnvironmentFault) as error:
+            found.append((path, error))
+    return found
+
+
+def remove_record(name: str, cache: ArtifactCache) -> bool:
+    """Takes out the record of local/NAME where it cannot be read; its blobs are then nobody's. Gives False when it can,
+    or is not there. Raises EnvironmentFault."""
+    path = _record(cache.root, parse_name(name))
+    with cache.lock("local-registry"):
+        if path not in [damaged for damaged, _ in damaged_records(cache)]:
+            return False
+        try:
+            os.unlink(path)
+        except OSError as error:
+            raise environment_fault(error, "remove", path) from None
+    return True
 
 
 def register(family: Family, cache: ArtifactCache, source: str) -> bool:
@@ -185,5 +211,5 @@ def _read(path: Path, name: str) -> Family:
         raise ArtifactDamaged(
             f"the record of the local artifact {PREFIX}{name}, {shown_path(path)}, is damaged: {shown(str(error))}",
             details={"path": str(path), "name": PREFIX + name},
-            remedy=f"remove that file and import {PREFIX}{name} again",
+            remedy=f"toktier artifacts remove {PREFIX}{name}, then import it again",
         ) from None

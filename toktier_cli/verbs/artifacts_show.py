@@ -11,9 +11,9 @@ import typer
 from toktier.artifacts.bundle_reader import looks_like_bundle
 from toktier.artifacts.cache import ArtifactCache
 from toktier.artifacts.inventory import FamilyState, cached_families, extra_blobs, remove_family, survey
-from toktier.artifacts.local_artifacts import find_local, is_local_name
+from toktier.artifacts.local_artifacts import damaged_records, find_local, is_local_name, remove_record
 from toktier.artifacts.pins import Family, Pins, shipped_pins
-from toktier.errors import ArtifactNotFound, ExitCode
+from toktier.errors import ArtifactDamaged, ArtifactNotFound, ExitCode, ToktierError
 from toktier_cli import options
 from toktier_cli.invocation import Invocation, Result
 from toktier_cli.table import columns, size
@@ -48,7 +48,10 @@ def list_(
         states = [survey(family, cache, deep=False) for _, family in sorted(pins.families.items())]
     else:
         states = cached_families(pins, cache)
-        if not states:
+        damaged = [] if cache is None else damaged_records(cache)
+        for _, error in damaged:
+            invocation.warn(error.message)
+        if not states and not damaged:
             invocation.note("the cache holds no family; `toktier artifacts list --available` shows what is pinned")
     return Result(
         "artifacts_list",
@@ -159,10 +162,11 @@ def verify(
     paths = [n for n in named if n not in pins.families and (options.looks_like_path(n) or os.path.exists(n))]
     families = [_family(name, pins, cache) for name in named if name not in paths]
     states = [survey(f, cache, deep=True) for f in families] if named else cached_families(pins, cache, deep=True)
-    if not named and not states:
+    files = [] if named or cache is None else [_unread(path, error) for path, error in damaged_records(cache)]
+    if not named and not states and not files:
         where = "there is no cache directory" if cache is None else f"{cache.root} holds no family"
         raise ArtifactNotFound(f"nothing to verify: {where}", remedy="toktier artifacts fetch FAMILY")
-    files = [_verify_path(Path(path), pins, keys, complete) for path in paths]
+    files += [_verify_path(Path(path), pins, keys, complete) for path in paths]
     extra = [] if named or cache is None else extra_blobs(pins, cache)
     return Result(
         "artifacts_verify",
@@ -238,14 +242,17 @@ def _verify_path(path: Path, pins: Pins, keys: Keys, complete: bool) -> dict[str
     from toktier.artifacts.import_paths import identify  # its readers of archives are not needed for a bundle
 
     found, error = identify(path, pins)
-    code = ExitCode.DONE if error is None else error.exit_code
+    files = [{"family": file.family, "name": file.name, "sha256": file.sha256, "where": where} for file, where in found]
+    return {**_unread(path, error), "files": files}
+
+
+def _unread(path: Path, error: ToktierError | None) -> dict[str, Any]:
+    """The entry of a path in which nothing was found."""
     return {
         "path": str(path),
-        "files": [
-            {"family": file.family, "name": file.name, "sha256": file.sha256, "where": where} for file, where in found
-        ],
+        "files": [],
         "error": None if error is None else error.to_dict(),
-        "exit_code": int(code),
+        "exit_code": int(ExitCode.DONE if error is None else error.exit_code),
     }
 
 
@@ -268,8 +275,14 @@ def remove(
     invocation: Invocation = ctx.obj
     pins = shipped_pins()
     cache = _cache(invocation)
-    wanted = [_family(name, pins, cache) for name in dict.fromkeys(families)]
     rows: list[dict[str, Any]] = []
+    wanted: list[Family] = []
+    unreadable: list[str] = []
+    for name in dict.fromkeys(families):
+        try:
+            wanted.append(_family(name, pins, cache))
+        except ArtifactDamaged:  # of a local artifact's record
+            unreadable.append(name)
     for family in wanted:
         state = survey(family, None if cache is None else cache.own(), deep=False)
         absent = all(f.status == "missing" for f in state.files) and not is_local_name(family.name)
@@ -280,6 +293,15 @@ def remove(
             raise ArtifactNotFound(
                 f"{family.name} {where}", details={"family": family.name}, remedy="toktier artifacts list"
             )
+    for name in unreadable:
+        assert cache is not None
+        if not remove_record(name, cache):
+            raise ArtifactNotFound(
+                f"the record of {name} that is damaged belongs to a shared cache",
+                details={"family": name},
+                remedy="toktier artifacts list",
+            )
+        rows.append({"family": name, "bytes_freed": 0, "shared_with": []})
     for family in wanted:
         assert cache is not None
         freed, shared = remove_family(family, pins, cache)
@@ -287,5 +309,10 @@ def remove(
     return Result(
         "artifacts_remove",
         lambda: {"families": rows},
-        lambda: "".join(f"{r['family']}: removed, {size(r['bytes_freed'])} freed\n" for r in rows),
+        lambda: "".join(_removed_text(**row) for row in rows),
     )
+
+
+def _removed_text(family: str, bytes_freed: int, shared_with: list[str]) -> str:
+    kept = f"; {', '.join(shared_with)} {'keeps' if len(shared_with) == 1 else 'keep'} the same content"
+    return f"{family}: removed, {size(bytes_freed)} freed{kept if shared_with else ''}\n"
