@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import calendar
+import errno
 import multiprocessing
 import os
 import signal
@@ -74,6 +75,12 @@ def test_a_link_under_the_final_name_is_replaced_not_followed(tmp_path: Path) ->
     storage.atomic_write(tmp_path / "file", b"new")
     assert victim.read_bytes() == b"precious"
     assert not (tmp_path / "file").is_symlink()
+
+
+def test_who_may_not_read_is_not_told_to_make_something_writable(tmp_path: Path) -> None:
+    refused = PermissionError(errno.EACCES, "Permission denied")
+    assert storage.environment_fault(refused, "read", tmp_path).remedy == "make the file readable for this user"
+    assert "writable" in (storage.environment_fault(refused, "write", tmp_path).remedy or "")
 
 
 def test_a_missing_directory_is_an_environment_fault_naming_it(tmp_path: Path) -> None:

@@ -48,6 +48,7 @@ _POLL_FIRST, _POLL_LONGEST = 0.002, 0.05
 _FOREIGN_LOCK_SECONDS = 1.0
 _MAX_HOLDER_BYTES = 512
 
+_UNREADABLE = "make the file readable for this user"
 _REMEDIES = {
     errno.ENOSPC: "free space on that file system, or point TOKTIER_HOME elsewhere",
     errno.EDQUOT: "free space within the quota, or point TOKTIER_HOME elsewhere",
@@ -59,11 +60,12 @@ _REMEDIES = {
 
 def environment_fault(error: OSError, action: str, path: str | os.PathLike[str]) -> EnvironmentFault:
     """The host's refusal as an error that names what was tried, where, and what mends it."""
-    reason = os.strerror(error.errno) if error.errno else str(error)
+    reason = error.strerror or (os.strerror(error.errno) if error.errno else str(error))
+    refused = action.startswith("read") and error.errno in (errno.EACCES, errno.EPERM)
     return EnvironmentFault(
         f"cannot {action} {shown_path(path)}: {reason}",
         details={"path": os.fspath(path), "errno": errno.errorcode.get(error.errno or 0, "")},
-        remedy=_REMEDIES.get(error.errno or 0),
+        remedy=_UNREADABLE if refused else _REMEDIES.get(error.errno or 0),
     )
 
 

@@ -21,11 +21,19 @@ from toktier.artifacts.signatures import (
     PAYLOAD_TYPE,
     load_private_key,
     load_public_keys,
+    read_envelope,
     sign_bundle,
     signature_path,
     statement,
 )
-from toktier.errors import BackendUnavailable, SignatureInvalid, SignatureMissing, UsageError
+from toktier.errors import (
+    ArtifactNotFound,
+    BackendUnavailable,
+    EnvironmentFault,
+    SignatureInvalid,
+    SignatureMissing,
+    UsageError,
+)
 
 serialization = pytest.importorskip("cryptography.hazmat.primitives.serialization")
 ed25519 = pytest.importorskip("cryptography.hazmat.primitives.asymmetric.ed25519")
@@ -208,3 +216,33 @@ def test_without_the_extra_the_distribution_is_named(
         load_public_keys([tmp_path / "right.pub.pem"])
     assert caught.value.details["distribution"] == "cryptography"
     import_bundle(signed, world.settings, pins=world.pins)  # unsigned work does not need it
+
+
+@pytest.mark.parametrize("content", ["", "[]", "null", "{}", '{"payload": 1}', "[" * 9999, '{"signatures": [1]}'])
+def test_what_is_no_signature_is_said_in_words(tmp_path: Path, content: str) -> None:
+    bundle = tmp_path / "b.tar"
+    signature_path(bundle).write_text(content)
+    with pytest.raises(SignatureInvalid) as caught:
+        read_envelope(bundle)
+    assert not [word for word in ("NoneType", "indices", "'signatures'", "KeyError") if word in caught.value.message]
+
+
+def test_a_directory_in_the_place_of_a_signature_is_named_as_such(tmp_path: Path) -> None:
+    signature_path(tmp_path / "b.tar").mkdir()
+    with pytest.raises(EnvironmentFault, match="it is not a regular file"):
+        read_envelope(tmp_path / "b.tar")
+
+
+def test_a_key_that_is_not_there_is_not_found(tmp_path: Path) -> None:
+    with pytest.raises(ArtifactNotFound, match=r"the key .*none\.pem does not exist"):
+        load_public_keys([tmp_path / "none.pem"])
+
+
+def test_the_remedy_for_a_wrong_key_writes_over_none(tmp_path: Path) -> None:
+    key_pair(tmp_path, "key")
+    with pytest.raises(UsageError) as public:
+        load_public_keys([tmp_path / "key.pem"])
+    with pytest.raises(UsageError) as private:
+        load_private_key(tmp_path / "key.pub.pem")
+    assert "genpkey" not in (public.value.remedy or "")
+    assert "-out key.pem" not in (private.value.remedy or "")

@@ -80,6 +80,7 @@ class Download:
         self.job = job
         self.part = part
         self.best = 0
+        self.answered = False  # a server that answers can be reached
         self.opener = urllib.request.build_opener(_Redirects)
 
     def run(self) -> None:
@@ -105,7 +106,8 @@ class Download:
             self.best = max(self.best, self.part.seek(0, os.SEEK_END))
             stalls = 0 if self.best > before else stalls + 1
             if stalls >= MAX_STALLS and self.part.tell() < self.job.size:
-                raise Failed("cut" if self.best else "unreachable", f"{problem}{self._so_far()}")
+                reason = "cut" if self.best else "failed" if self.answered else "unreachable"
+                raise Failed(reason, f"{problem}{self._so_far()}")
             if stalls:
                 time.sleep(0.2 * stalls)
         raise Failed("cut", f"{MAX_TRIES} tries were cut short{self._so_far()}")
@@ -164,6 +166,9 @@ class Download:
 
     def _status(self, error: urllib.error.HTTPError) -> str:
         error.close()
+        self.answered = True
+        if _Redirects.inf_msg in str(error.msg):
+            raise Failed("failed", f"it redirects more than {MAX_REDIRECTS} times")
         if error.code == 416 and self.part.seek(0, os.SEEK_END):
             self._empty()
             return "it answers 416 to a range"

@@ -45,7 +45,7 @@ def run_client(
         )
     except subprocess.TimeoutExpired:
         raise SourceUnreachable(
-            f"the {what} took longer than {timeout:g} s",
+            f"the {what} took longer than {round(timeout, 1):g} s",
             details={"source": source, "timeout_s": timeout, "reason": "timeout"},
             remedy="try again with a longer `--timeout`",
         ) from None

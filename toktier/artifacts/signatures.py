@@ -18,7 +18,14 @@ from typing import TYPE_CHECKING, Any
 
 from toktier.artifacts.bundle_manifest import BundleManifest
 from toktier.canonical import canonical_json
-from toktier.errors import BackendUnavailable, EnvironmentFault, SignatureInvalid, SignatureMissing, UsageError
+from toktier.errors import (
+    ArtifactNotFound,
+    BackendUnavailable,
+    SignatureInvalid,
+    SignatureMissing,
+    ToktierError,
+    UsageError,
+)
 from toktier.labels import escaped, shown, shown_path
 from toktier.regular_files import open_regular
 from toktier.storage import atomic_write, environment_fault
@@ -34,6 +41,11 @@ SEVERAL = "toktier-bundle"
 MAX_KEY_BYTES = 1 << 16
 MAX_ENVELOPE_BYTES = 4 << 20
 MAX_SIGNATURES = 16
+# Pasted as they are, they must not write over a key: genpkey gets a name that nobody has.
+_KEY_REMEDIES = {
+    "private": "openssl genpkey -algorithm ed25519 -out new-ed25519-key.pem",
+    "public": "openssl pkey -in PRIVATE.pem -pubout -out PUBLIC.pem  # gives the public half of a private key",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,14 +108,9 @@ def read_envelope(bundle: Path) -> dict[str, Any] | None:
         if len(data) > MAX_ENVELOPE_BYTES or data.count(b"[") + data.count(b"{") > 4 * MAX_SIGNATURES:
             raise ValueError("it is larger than any signature")
         envelope = json.loads(data)
-        signatures = envelope["signatures"]
-        whole = isinstance(envelope["payload"], str) and envelope["payloadType"] == PAYLOAD_TYPE
-        if not whole or not isinstance(signatures, list) or not 0 < len(signatures) <= MAX_SIGNATURES:
-            raise ValueError("it is no DSSE envelope over an in-toto statement")
-        for signature in signatures:
-            if not isinstance(signature["keyid"], str) or not isinstance(signature["sig"], str):
-                raise ValueError("a signature in it has no keyid or sig")
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        if not _is_envelope(envelope):
+            raise ValueError("it is no DSSE envelope over an in-toto statement, each signature with keyid and sig")
+    except (ValueError, RecursionError) as error:
         raise SignatureInvalid(
             f"{shown_path(path)} is no signature: {shown(str(error))}",
             details={"path": escaped(path), "reason": "malformed"},
@@ -111,6 +118,16 @@ def read_envelope(bundle: Path) -> dict[str, Any] | None:
         ) from None
     assert isinstance(envelope, dict)
     return envelope
+
+
+def _is_envelope(document: Any) -> bool:
+    if not isinstance(document, dict) or document.get("payloadType") != PAYLOAD_TYPE:
+        return False
+    signatures = document.get("signatures")
+    if not isinstance(document.get("payload"), str) or not isinstance(signatures, list):
+        return False
+    texts = [s.get(key) if isinstance(s, dict) else None for s in signatures for key in ("keyid", "sig")]
+    return 0 < len(signatures) <= MAX_SIGNATURES and all(isinstance(text, str) for text in texts)
 
 
 def check_signature(
@@ -152,7 +169,7 @@ def load_private_key(path: Path) -> Ed25519PrivateKey:
     serialization, ed25519 = _cryptography()
     try:
         key = serialization.load_pem_private_key(_key_bytes(path), password=None)
-    except EnvironmentFault:
+    except ToktierError:
         raise
     except Exception as error:  # ValueError, TypeError for a password, the library's class for unknown key types
         raise _bad_key(path, "private", error) from None
@@ -169,7 +186,7 @@ def load_public_keys(paths: Iterable[Path]) -> list[PublicKey]:
         serialization, ed25519 = _cryptography()
         try:
             key = serialization.load_pem_public_key(_key_bytes(path))
-        except EnvironmentFault:
+        except ToktierError:
             raise
         except Exception as error:
             raise _bad_key(path, "public", error) from None
@@ -196,6 +213,10 @@ def _key_bytes(path: Path) -> bytes:
     try:
         with open_regular(path) as stream:
             return stream.read(MAX_KEY_BYTES)
+    except (FileNotFoundError, NotADirectoryError):
+        raise ArtifactNotFound(
+            f"the key {shown_path(path)} does not exist", details={"path": escaped(path)}, remedy="check the path"
+        ) from None
     except OSError as error:
         raise environment_fault(error, "read the key", shown_path(path)) from None
 
@@ -205,7 +226,7 @@ def _bad_key(path: Path, kind: str, error: Exception | None) -> UsageError:
     return UsageError(
         f"{shown_path(path)} is no Ed25519 {kind} key in PEM without a password{why}",
         details={"path": escaped(path)},
-        remedy="openssl genpkey -algorithm ed25519 -out key.pem; openssl pkey -in key.pem -pubout -out public.pem",
+        remedy=_KEY_REMEDIES[kind],
     )
 
 
