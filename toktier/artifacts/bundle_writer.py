@@ -193,8 +193,8 @@ def _copy(path: Path, sha256: str, size: int, write: _Write) -> None:
         raise environment_fault(error, "read", path) from None
     if left or digest.hexdigest() != sha256:
         raise ArtifactHashMismatch(
-            f"{shown_path(path)} is damaged, or changed while it was exported: expected {size:,} bytes with the SHA-256 "
-            f"{sha256}",
+            f"{shown_path(path)} is damaged, or changed while it was exported: expected {size:,} bytes with the "
+            f"SHA-256 {sha256}",
             details={"path": escaped(path), "expected_sha256": sha256, "observed_sha256": digest.hexdigest()},
             remedy="toktier artifacts verify",
         )
