@@ -24,7 +24,7 @@ LAYERS: list[set[str]] = [
     },
     {"toktier.storage", "toktier.config", "toktier.routing.vocabulary", "toktier.decode_stream"},
     {"toktier._native"},
-    {"toktier.program"},
+    {"toktier.program", "toktier.text_parts"},
     {"toktier.conversion"},
     {"toktier.artifacts"},
     {"toktier.backends"},

@@ -8,7 +8,7 @@ siblings) only when the reference serves or an argument needs more than the engi
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from toktier._native import EncoderBase, Encoding, ids_of, text_of
@@ -17,6 +17,7 @@ from toktier.errors import ConfigInvalid, InvalidToken, UnsupportedConfig
 from toktier.routing import explain as explained
 from toktier.routing.counters import Counters
 from toktier.routing.vocabulary import BackendId, Reason
+from toktier.text_parts import text_parts
 
 if TYPE_CHECKING:
     from toktier._native import EncodingBatch
@@ -125,6 +126,43 @@ class Tokenizer(EncoderBase):
             tokens.extend(part.tokens)
             base += len(text_of(text))
         return Encoding.from_ids(ids, offsets=offsets, tokens=tokens, backend=self._serving.id.value)
+
+    def encode_stream(
+        self,
+        blocks: Iterable[bytes],
+        add_special_tokens: bool = False,
+        *,
+        on_hold: Callable[[str], None] | None = None,
+    ) -> Iterator[Encoding]:
+        """IDs of one text that comes in blocks of bytes of UTF-8: encodings that, one after the other, are `encode` of
+        the whole. Offsets count from the start of their part.
+
+        Memory is bounded by the longest stretch without a place to cut. The whole text is held where the reference
+        serves, where the file stores truncation or padding, and where a normalizer writes something before every part;
+        `on_hold` is called once, with the reason, from 16 MiB held on. Raises InvalidText with the byte of the text.
+        """
+        native = self._native if self._serving is self._native else None
+        if native is None:
+            program, reason = None, "the reference serves, which takes whole texts"
+        elif native.changes_length:
+            program, reason = None, "the tokenizer.json stores truncation or padding, which are of whole texts"
+        else:
+            program, reason = native.program, ""
+        parts = text_parts(blocks, program, reason, on_hold or (lambda _: None))
+        first = next(parts)
+        second = next(parts, None)
+        if second is None or native is None:
+            yield self.encode(first, add_special_tokens)
+            return
+        before, after = native.template if add_special_tokens else ((), ())
+        if before:
+            yield Encoding.from_ids(before, backend=native.id.value)
+        yield self.encode(first)
+        yield self.encode(second)
+        for part in parts:
+            yield self.encode(part)
+        if after:
+            yield Encoding.from_ids(after, backend=native.id.value)
 
     # decode
 

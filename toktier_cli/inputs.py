@@ -1,23 +1,25 @@
-"""What a line names as its input: a text, a file, or stdin, whole and bounded.
+"""What a line names as its input: a text, a file, or stdin, whole and bounded, or in blocks.
 
-A text of 4 GiB is beyond the engine, so no more is read of anything, and nothing at all of a device that never ends.
-Not here: what the bytes mean (the engine validates them).
+A text of 4 GiB is beyond the engine, so no more is read of anything at once, and nothing at all of a device that never
+ends. Not here: what the bytes mean (the engine validates them).
 """
 
 from __future__ import annotations
 
+import contextlib
 import io
 import os
 import stat
 import sys
 from collections.abc import Iterator
-from typing import IO
+from typing import IO, Any
 
 from toktier.errors import ArtifactNotFound, EnvironmentFault, UsageError
 from toktier.labels import shown_path
 
 MAX_INPUT_BYTES = (1 << 32) - 1
 CHUNK = 1 << 20
+_Opened = contextlib.AbstractContextManager[Any]
 _NULL = os.makedev(1, 3)  # /dev/null: the one device of which everybody expects an end
 
 
@@ -45,9 +47,51 @@ def read_stdin() -> bytes:
 
 def read_file(path: str) -> bytes:
     """All bytes of a file or pipe. ArtifactNotFound or EnvironmentFault name it; UsageError as for stdin."""
+    with _open(path) as stream:
+        return _all(stream, path)
+
+
+def text_blocks(text: str | None, input_: str | None) -> Iterator[bytes]:
+    """The one text that the line names, in blocks as they come: `read_text` for texts of any size. Errors of the line
+    and of opening a file are raised before the first block."""
+    if input_ is not None and text is None:
+        return file_blocks(input_)
+    if input_ is None and (text == "-" or (text is None and not (sys.stdin is not None and sys.stdin.isatty()))):
+        return stdin_blocks()
+    whole = read_text(text, input_)
+    return iter((whole.encode() if isinstance(whole, str) else whole,))
+
+
+def stdin_blocks() -> Iterator[bytes]:
+    """stdin in blocks. UsageError for a device."""
+    return iter(()) if sys.stdin is None else _blocks(contextlib.nullcontext(sys.stdin.buffer), "stdin")
+
+
+def file_blocks(path: str) -> Iterator[bytes]:
+    """A file or pipe in blocks. Errors as `read_file`, all but those of reading on before the first block."""
+    return _blocks(_open(path), path)
+
+
+def _blocks(opened: _Opened, name: str) -> Iterator[bytes]:
+    blocks = _read_on(opened, name)
+    next(blocks)  # as far as the stream is open and no device
+    return (block for block in blocks if block)
+
+
+def _read_on(opened: _Opened, name: str) -> Iterator[bytes]:
+    with opened as stream:
+        _refuse_device(stream, name)
+        yield b""
+        # read1: what a pipe holds now; nothing is gained by waiting for a full block.
+        while data := stream.read1(CHUNK):
+            yield data
+
+
+@contextlib.contextmanager
+def _open(path: str) -> Iterator[Any]:
     try:
         with open(path, "rb") as stream:
-            return _all(stream, path)
+            yield stream
     except FileNotFoundError:
         raise ArtifactNotFound(
             f"{shown_path(path)} does not exist", details={"path": path}, remedy="check the path"
@@ -60,11 +104,12 @@ def read_file(path: str) -> bytes:
         ) from None
 
 
-def _all(stream: IO[bytes], name: str) -> bytes:
+def _refuse_device(stream: IO[bytes], name: str) -> os.stat_result | None:
+    """None for what is held in memory by whoever calls the command in Python."""
     try:
         status = os.fstat(stream.fileno())
-    except io.UnsupportedOperation:  # held in memory by whoever calls the command in Python
-        return stream.read()
+    except io.UnsupportedOperation:
+        return None
     endless = stat.S_ISCHR(status.st_mode) and status.st_rdev != _NULL and not stream.isatty()
     if endless or stat.S_ISBLK(status.st_mode):
         raise UsageError(
@@ -72,7 +117,12 @@ def _all(stream: IO[bytes], name: str) -> bytes:
             details={"path": name},
             remedy="give a file, or pipe the part that is wanted: head -c 1000 DEVICE | toktier ... -",
         )
-    if stat.S_ISREG(status.st_mode) and 0 < status.st_size <= MAX_INPUT_BYTES:
+    return status
+
+
+def _all(stream: IO[bytes], name: str) -> bytes:
+    status = _refuse_device(stream, name)
+    if status is None or (stat.S_ISREG(status.st_mode) and 0 < status.st_size <= MAX_INPUT_BYTES):
         return stream.read()
     return b"".join(_bounded(stream, name))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -60,11 +60,12 @@ class Invocation:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """The outcome of a verb. `name` is that of its schema; only one of `document` and `text` is called."""
+    """The outcome of a verb. `name` is that of its schema; only one of `document` and `text` is called.
+    A text of unknown length comes in parts, written as they come."""
 
     name: str
     document: Callable[[], dict[str, Any]]
-    text: Callable[[], str | bytes | memoryview]
+    text: Callable[[], str | bytes | memoryview | Iterator[bytes | memoryview]]
     exit_code: ExitCode = ExitCode.DONE
 
 

@@ -102,7 +102,10 @@ def _emit(result: Result, invocation: Invocation) -> int:
     else:
         text = result.text()
         sys.stdout.flush()
-        sys.stdout.buffer.write(text.encode("utf-8", "backslashreplace") if isinstance(text, str) else text)
+        if isinstance(text, str):
+            text = text.encode("utf-8", "backslashreplace")
+        for part in (text,) if isinstance(text, (bytes, memoryview)) else text:
+            sys.stdout.buffer.write(part)
     return int(result.exit_code)
 
 

@@ -85,6 +85,12 @@ class FastCpuBackend:
         listed = ((int(token["id"]), str(token["content"])) for token in self._meta["special_tokens"])
         return {content: token_id for token_id, content in sorted(listed)}
 
+    @property
+    def template(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """Ids that the template puts before and after a text."""
+        before, after = (self._meta["post_processor"][side] for side in ("before", "after"))
+        return tuple(int(i) for i, _ in before), tuple(int(i) for i, _ in after)
+
     def token_to_id(self, token: str) -> int | None:
         return self.program.token_to_id(token)
 

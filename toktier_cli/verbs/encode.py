@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -11,7 +12,7 @@ import typer
 from toktier.errors import UsageError
 from toktier.labels import quoted
 from toktier_cli import options
-from toktier_cli.inputs import read_text
+from toktier_cli.inputs import read_text, text_blocks
 from toktier_cli.invocation import Invocation, Result
 
 if TYPE_CHECKING:
@@ -40,23 +41,56 @@ def encode(
     check_format(format_, "encode")
     if format_ == "u32" and (invocation.json or offsets):
         raise UsageError("--format u32 goes with neither --json nor --offsets", remedy="toktier encode --help")
-    content = read_text(_one(text), input_)
+    one = _one(text)
+    if not (invocation.json or offsets):
+        return _streamed(invocation, load, text_blocks(one, input_), special, format_, explain)
+    content = read_text(one, input_)
     tok = load()
-    start = time.perf_counter()
     encoding = tok.encode(content, add_special_tokens=special)
-    seconds = time.perf_counter() - start
-    if invocation.interactive:
-        invocation.note(
-            f"{len(encoding)} {'token' if len(encoding) == 1 else 'tokens'}, {encoding.backend}, {_duration(seconds)}"
-        )
     if explain and not invocation.json:
-        for key, value in tok.explain(summary=True).items():
-            invocation.note(f"{key}: {_fact(value)}")
-    return Result(
-        "encode",
-        lambda: _document(tok, encoding, offsets, explain),
-        lambda: _text(encoding, offsets, format_, invocation.interactive),
-    )
+        _explain(invocation, tok)
+    return Result("encode", lambda: _document(tok, encoding, offsets, explain), lambda: _rows(encoding))
+
+
+def _streamed(
+    invocation: Invocation, load: options.Load, blocks: Iterator[bytes], special: bool, format_: str, explain: bool
+) -> Result:
+    """Ids alone, written as the text comes, in memory that does not grow with it."""
+    if format_ == "u32" and invocation.interactive:
+        raise UsageError("--format u32 writes bytes, and stdout is a terminal", remedy="redirect stdout to a file")
+    tok = load()
+    held = "the whole text is held in memory"
+    parts = tok.encode_stream(blocks, special, on_hold=lambda reason: invocation.note(f"note: {held}: {reason}"))
+    write = _little_endian if format_ == "u32" else _spelled
+
+    def text() -> Iterator[bytes | memoryview]:
+        count, seconds, backend = 0, 0.0, ""
+        gap = b""
+        while True:
+            start = time.perf_counter()
+            encoding = next(parts, None)
+            seconds += time.perf_counter() - start
+            if encoding is None:
+                break
+            count, backend = count + len(encoding), encoding.backend
+            if len(encoding):
+                if format_ != "u32":
+                    yield gap
+                    gap = b" "
+                yield write(encoding)
+        if format_ != "u32":
+            yield b"\n"
+        if invocation.interactive:
+            invocation.note(f"{count} {'token' if count == 1 else 'tokens'}, {backend}, {_duration(seconds)}")
+        if explain:
+            _explain(invocation, tok)
+
+    return Result("encode", dict, text)
+
+
+def _explain(invocation: Invocation, tok: Tokenizer) -> None:
+    for key, value in tok.explain(summary=True).items():
+        invocation.note(f"{key}: {_fact(value)}")
 
 
 def check_format(format_: str, verb: str) -> None:
@@ -78,15 +112,13 @@ def _one(words: list[str] | None) -> str | None:
     return words[0] if words else None
 
 
-def _text(encoding: Encoding, offsets: bool, format_: str, interactive: bool) -> str | bytes | memoryview:
-    if format_ == "u32":
-        if interactive:
-            raise UsageError("--format u32 writes bytes, and stdout is a terminal", remedy="redirect stdout to a file")
-        return _little_endian(encoding)
-    if not offsets:
-        return " ".join(map(str, encoding.ids)) + "\n"
+def _rows(encoding: Encoding) -> str:
     rows = zip(encoding.ids, encoding.offsets, encoding.tokens, strict=True)
     return "".join(f"{i}\t{start}\t{end}\t{_printable(token)}\n" for i, (start, end), token in rows)
+
+
+def _spelled(encoding: Encoding) -> bytes:
+    return " ".join(map(str, encoding)).encode("ascii")
 
 
 def _little_endian(encoding: Encoding) -> bytes | memoryview:
