@@ -155,7 +155,7 @@ _SETTINGS: tuple[_Setting, ...] = (
         note="debug: the command shows the trace of an error; the other levels change nothing yet",
     ),
     _Setting("disable_gpu", "TOKTIER_DISABLE_GPU", bool, _boolean, False),
-    _Setting("diagnostics", "TOKTIER_DIAGNOSTICS", bool, _boolean, False, note="not used yet"),
+    _Setting("diagnostics", "TOKTIER_DIAGNOSTICS", bool, _boolean, False),
     _Setting("tokenizer", "TOKTIER_TOKENIZER", str, _backend_name, "auto"),
     _Setting("tokenizer_fallback", "TOKTIER_TOKENIZER_FALLBACK", bool, _boolean, True),
     _Setting("cache_mode", "TOKTIER_CACHE_MODE", str, _cache_mode, "private"),
@@ -348,6 +348,11 @@ def _bad_file(path: Path, problem: str) -> ConfigInvalid:
 def setting_names() -> tuple[str, ...]:
     """Names of all settings, in the order that `config show` prints them."""
     return tuple(f.name for f in fields(Settings) if f.name not in ("origins",))
+
+
+def variable_names() -> tuple[str, ...]:
+    """Every TOKTIER_ variable that is read."""
+    return ("TOKTIER_HOME", *(s.variable for s in _SETTINGS))
 
 
 def setting_notes() -> dict[str, str]:
