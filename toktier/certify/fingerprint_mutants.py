@@ -77,7 +77,7 @@ def _changed(node: Any, path: Path, mutant: Mutant) -> Any:
         if mutant.change == "add":
             return {**node, UNKNOWN_FIELD: 1}
         return mutant.value
-    step = path[0]
+    step: Any = path[0]
     copy: Any = list(node) if isinstance(node, list) else dict(node)
     if len(path) > 1 or mutant.change in ("set", "add"):
         copy[step] = _changed(node[step], path[1:], mutant)
