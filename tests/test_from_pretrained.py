@@ -111,7 +111,7 @@ def test_unknown_content_is_served_by_the_reference_and_says_why(hub_cache: Path
 def test_policy_supported_takes_it_as_a_file_is_taken(hub_cache: Path) -> None:
     path = snapshot(hub_cache, "someone/Unheard", UNHEARD.read_bytes())
     tok = toktier.from_pretrained("someone/Unheard", policy="supported")
-    assert tok.encode(TEXT).backend == toktier.from_file(path).encode(TEXT).backend == "fast_cpu"
+    assert tok.encode(TEXT).backend == toktier.from_file(path, policy="supported").encode(TEXT).backend == "fast_cpu"
     assert tok.encode(TEXT).ids == reference_ids(path)
 
 

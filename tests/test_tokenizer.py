@@ -21,6 +21,7 @@ from tokenizers.decoders import DecodeStream as ReferenceStream
 
 import toktier
 from tests.support.material import SMALL_DIR, changed_tokenizer, small_tokenizers
+from tests.support.native_tokenizers import native_file
 from tests.support.tokenizer_maker import added, changed, encoded, minimal
 from toktier import errors
 
@@ -50,7 +51,7 @@ def no_silent_warnings() -> Any:
 @pytest.mark.parametrize("path", small_tokenizers(), ids=lambda p: p.stem)
 @pytest.mark.parametrize("add_special", [False, True])
 def test_the_native_engine_serves_and_equals_the_reference(path: Path, add_special: bool) -> None:
-    tok, reference = toktier.from_file(path, policy="require_accelerated"), reference_of(path)
+    tok, reference = native_file(path), reference_of(path)
     expected = reference.encode(TEXT, add_special_tokens=add_special)
     calls, size = tok.native_calls
     enc = tok.encode(TEXT, add_special)
@@ -72,7 +73,7 @@ def test_plain_equals_encode_special_tokens_of_the_reference(path: Path) -> None
     reference.encode_special_tokens = True
     expected = reference.encode(text, add_special_tokens=False)
     for tokenizer in ("fast_cpu", "hf"):
-        tok = toktier.from_file(path, tokenizer=tokenizer)
+        tok = toktier.from_file(path, tokenizer=tokenizer, policy="supported")
         got = tok.encode(text, plain=True)
         assert got.backend == tokenizer
         assert (got.ids, got.offsets) == (expected.ids, expected.offsets)
@@ -84,7 +85,7 @@ def test_vocabulary_equals_the_references_whoever_serves(path: Path) -> None:
     reference = reference_of(path)
     added = reference.get_added_tokens_decoder()
     for tokenizer in ("fast_cpu", "hf"):
-        tok = toktier.from_file(path, tokenizer=tokenizer)
+        tok = toktier.from_file(path, tokenizer=tokenizer, policy="supported")
         assert tok.vocab_size == reference.get_vocab_size(with_added_tokens=True)
         assert tok.special_tokens == {t.content: i for i, t in sorted(added.items()) if t.special}
         for token, token_id in reference.get_vocab(with_added_tokens=True).items():
@@ -111,7 +112,7 @@ def test_look_ups_of_normalized_added_tokens_are_the_installed_references(normal
     tokens += [added("e\u0301q", normalized=True, special=True), added("a", normalized=True)]
     path = tmp_path / "tokenizer.json"
     path.write_bytes(encoded(changed(minimal(), normalizer=normalizer, added_tokens=tokens)))
-    reference, tok = reference_of(path), toktier.from_file(path, policy="require_accelerated")
+    reference, tok = reference_of(path), native_file(path)
     assert tok.encode("ab").backend == "fast_cpu"
     for token_id in range(reference.get_vocab_size() + 2):
         assert tok.id_to_token(token_id) == reference.id_to_token(token_id), token_id
@@ -128,7 +129,7 @@ def test_look_ups_of_normalized_added_tokens_are_the_installed_references(normal
 @pytest.mark.parametrize("path", small_tokenizers(), ids=lambda p: p.stem)
 @pytest.mark.parametrize("tokenizer", ["fast_cpu", "hf"])
 def test_decoding_equals_the_references(path: Path, tokenizer: str) -> None:
-    tok, reference = toktier.from_file(path, tokenizer=tokenizer), reference_of(path)
+    tok, reference = toktier.from_file(path, tokenizer=tokenizer, policy="supported"), reference_of(path)
     rng = random.Random(path.stem)
     size = reference.get_vocab_size(with_added_tokens=True)
     rows = [[rng.randrange(size + 9) for _ in range(rng.choice([0, 1, 5, 40]))] for _ in range(300)]
@@ -144,7 +145,7 @@ def test_decoding_equals_the_references(path: Path, tokenizer: str) -> None:
 @pytest.mark.parametrize("path", small_tokenizers(), ids=lambda p: p.stem)
 @pytest.mark.parametrize("tokenizer", ["fast_cpu", "hf"])
 def test_the_decode_stream_equals_the_references(path: Path, tokenizer: str) -> None:
-    tok, reference = toktier.from_file(path, tokenizer=tokenizer), reference_of(path)
+    tok, reference = toktier.from_file(path, tokenizer=tokenizer, policy="supported"), reference_of(path)
     rng = random.Random(path.stem)
     size = reference.get_vocab_size(with_added_tokens=True)
     compared = 0
@@ -168,7 +169,7 @@ def test_the_decode_stream_equals_the_references(path: Path, tokenizer: str) -> 
 @pytest.mark.parametrize("tokenizer", ["fast_cpu", "hf"])
 @pytest.mark.parametrize("bad", [-1, 2**32, 1.5, "1", None])
 def test_what_is_no_id_is_refused_with_its_place(tokenizer: str, bad: Any) -> None:
-    tok = toktier.from_file(BYTE_LEVEL, tokenizer=tokenizer)
+    tok = toktier.from_file(BYTE_LEVEL, tokenizer=tokenizer, policy="supported")
     with pytest.raises(errors.InvalidToken) as caught:
         tok.decode([1, 2, bad])
     assert caught.value.details["index"] == 2
@@ -188,7 +189,11 @@ def test_what_is_no_id_is_refused_with_its_place(tokenizer: str, bad: Any) -> No
 @pytest.mark.parametrize("tokenizer", ["fast_cpu", "hf"])
 @pytest.mark.parametrize("path", [BYTE_LEVEL, DELEGATED, FALLBACK], ids=lambda p: p.stem)
 def test_segments_are_concatenated_encodings(path: Path, tokenizer: str) -> None:
-    tok, reference, plain = toktier.from_file(path, tokenizer=tokenizer), reference_of(path), reference_of(path)
+    tok, reference, plain = (
+        toktier.from_file(path, tokenizer=tokenizer, policy="supported"),
+        reference_of(path),
+        reference_of(path),
+    )
     plain.encode_special_tokens = True
     special = next(iter(tok.special_tokens))
     segments: list[tuple[str | bytes, bool]] = [
@@ -219,7 +224,7 @@ def test_segments_of_a_file_with_stored_truncation_are_refused(tmp_path: Path) -
     truncation = {"direction": "Right", "max_length": 4, "strategy": "LongestFirst", "stride": 0}
     path = changed_tokenizer(BYTE_LEVEL, tmp_path / "tokenizer.json", truncation=truncation)
     for tokenizer in ("fast_cpu", "hf"):
-        tok = toktier.from_file(path, tokenizer=tokenizer)
+        tok = toktier.from_file(path, tokenizer=tokenizer, policy="supported")
         assert len(tok.encode(TEXT)) == 4
         with pytest.raises(errors.UnsupportedConfig):
             tok.encode_segments([("a", True)])
@@ -230,7 +235,7 @@ def test_segments_of_a_file_with_stored_truncation_are_refused(tmp_path: Path) -
 
 @pytest.mark.parametrize("tokenizer", ["fast_cpu", "hf"])
 def test_eight_threads_get_what_one_gets(tokenizer: str) -> None:
-    tok = toktier.from_file(DELEGATED, tokenizer=tokenizer)
+    tok = toktier.from_file(DELEGATED, tokenizer=tokenizer, policy="supported")
     texts = [TEXT * n for n in range(1, 30)]
     expected = [(tok.encode(t).ids, tok.decode(tok.encode(t))) for t in texts]
     wrong: list[object] = []
@@ -259,7 +264,7 @@ def test_eight_threads_get_what_one_gets(tokenizer: str) -> None:
 
 @pytest.mark.parametrize("tokenizer", ["fast_cpu", "hf"])
 def test_a_forked_child_encodes(tokenizer: str) -> None:
-    tok = toktier.from_file(BYTE_LEVEL, tokenizer=tokenizer)
+    tok = toktier.from_file(BYTE_LEVEL, tokenizer=tokenizer, policy="supported")
     batch = [TEXT] * 64
     expected = [row.ids for row in tok.encode_batch(batch)]
     child = os.fork()
@@ -272,7 +277,7 @@ def test_a_forked_child_encodes(tokenizer: str) -> None:
 
 @pytest.mark.parametrize("tokenizer", ["fast_cpu", "hf"])
 def test_arguments_of_encode(tokenizer: str) -> None:
-    tok = toktier.from_file(BYTE_LEVEL, tokenizer=tokenizer)
+    tok = toktier.from_file(BYTE_LEVEL, tokenizer=tokenizer, policy="supported")
     plain = tok.encode(TEXT).ids
     assert tok.encode(TEXT, lookup="off").ids == tok.encode(TEXT, lookup="auto").ids == plain
     with pytest.raises(errors.ConfigInvalid):
@@ -312,7 +317,7 @@ def test_help_of_a_call_names_its_arguments_and_errors(name: str) -> None:
 def test_a_pickle_opens_the_same_file_again(tmp_path: Path, tokenizer: str) -> None:
     path = tmp_path / "tokenizer.json"
     path.write_bytes(BYTE_LEVEL.read_bytes())
-    tok = toktier.from_file(path, tokenizer=tokenizer)
+    tok = toktier.from_file(path, tokenizer=tokenizer, policy="supported")
     data = pickle.dumps(tok)
     assert len(data) < 2000
     other = pickle.loads(data)
@@ -329,7 +334,7 @@ def test_a_pickle_opens_the_same_file_again(tmp_path: Path, tokenizer: str) -> N
 
 
 def test_a_pool_of_processes_encodes() -> None:
-    tok = toktier.from_file(BYTE_LEVEL)
+    tok = toktier.from_file(BYTE_LEVEL, policy="supported")
     texts = [TEXT * n for n in range(1, 9)]
     with multiprocessing.get_context("spawn").Pool(2) as pool:
         assert pool.map(tok.count, texts) == tok.count_batch(texts)
@@ -341,7 +346,7 @@ def test_a_stream_of_malformed_ids_decodes_each_a_bounded_number_of_times(
     path: Path, tokenizer: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whoever decodes: the ids given to decode() in all, for N and for 2N ids that never complete a character."""
-    tok = toktier.from_file(path, tokenizer=tokenizer)
+    tok = toktier.from_file(path, tokenizer=tokenizer, policy="supported")
     lead = next(i for i in map(tok.token_to_id, ("<0xE4>", "ä")) if i is not None)  # ä stands for the byte E4
 
     def decoded(count: int) -> int:

@@ -11,7 +11,7 @@ from typing import Any
 import tokenizers
 from tokenizers.decoders import DecodeStream as ReferenceStream
 
-import toktier
+from tests.support.native_tokenizers import native_file
 from tests.support.tokenizer_maker import changed, minimal
 
 # Digits, signs, blanks, what is nearly a digit, a digit of another script.
@@ -37,7 +37,7 @@ def id_of(reference: tokenizers.Tokenizer, token: str) -> int:
 def test_law_three_readers_take_the_same_tokens_for_bytes(tmp_path: Path) -> None:
     path = tmp_path / "tokenizer.json"
     path.write_text(json.dumps(document()), encoding="utf-8")
-    tok, reference = toktier.from_file(path, tokenizer="fast_cpu"), tokenizers.Tokenizer.from_file(str(path))
+    tok, reference = native_file(path), tokenizers.Tokenizer.from_file(str(path))
     assert tok._native is not None
     assert tok._native.decodes
     taken = {}
@@ -59,7 +59,7 @@ def test_law_three_readers_take_the_same_tokens_for_bytes(tmp_path: Path) -> Non
 def test_law_a_stream_over_signed_byte_tokens_equals_the_references(tmp_path: Path) -> None:
     path = tmp_path / "tokenizer.json"
     path.write_text(json.dumps(document()), encoding="utf-8")
-    tok, reference = toktier.from_file(path, tokenizer="fast_cpu"), tokenizers.Tokenizer.from_file(str(path))
+    tok, reference = native_file(path), tokenizers.Tokenizer.from_file(str(path))
     near = [id_of(reference, t) for t in ("a", "<0x+F>", "<0x+a>", "<0xE4>", "<0xbd>", "<0xA0>", "<0xf >", "<0xC3>")]
     rng = random.Random(6)
     compared = 0

@@ -13,6 +13,7 @@ import pytest
 import toktier
 from tests.cli.command import Outcome, check_document, run, run_here, run_on_terminal
 from tests.support.material import Artifacts, small_tokenizers
+from tests.support.native_tokenizers import FORCED_LINE, native_family, native_file
 
 MINI = ("--family", "toktier_mini")
 TEXTS = ["", "hello world", " ", "\n", "  two  blanks\r\n", "naïve café, 日本語 and 👩‍👩‍👧 \x00", "<|endoftext|>x"]
@@ -20,8 +21,7 @@ TEXTS = ["", "hello world", " ", "\n", "  two  blanks\r\n", "naïve café, 日�
 
 @pytest.fixture(scope="module")
 def tok(tmp_path_factory: pytest.TempPathFactory) -> toktier.Tokenizer:
-    config = toktier.Config(home=tmp_path_factory.mktemp("home"))
-    return toktier.load("toktier_mini", policy="require_accelerated", config=config)
+    return native_family("toktier_mini", tmp_path_factory.mktemp("home"))
 
 
 @pytest.fixture(scope="module")
@@ -95,7 +95,7 @@ def test_asking_for_the_gpu_where_the_cpu_serves_is_answered_in_one_line(
 
 @pytest.mark.parametrize("path", small_tokenizers(), ids=lambda p: p.stem)
 def test_a_file_and_a_family_that_is_a_path(path: Path, command: Command) -> None:
-    wanted = toktier.from_file(path, policy="require_accelerated").encode("Größe 12,345").ids
+    wanted = native_file(path).encode("Größe 12,345").ids
     for option in ("--file", "--family"):
         outcome = command("encode", option, str(path), "Größe 12,345", "--json")
         assert check_document(outcome)["ids"] == wanted
@@ -187,7 +187,7 @@ def test_the_cases_through_the_command(shared: Path, tmp_path: Path) -> None:
         mine = [case for case in cases if case["artifact"] == name]
         for case in mine[:: max(1, len(mine) // 4)]:
             data = case["text"].encode("utf-8", "surrogatepass")
-            line = ["encode", "--file", str(path), "-", "--policy", "require_accelerated", "--json"]
+            line = ["encode", "--file", str(path), "-", *FORCED_LINE, "--json"]
             outcome = run(*line, stdin=data, home=tmp_path)
             if outcome.code == 2:
                 assert check_document(outcome)["error"]["code"] == "INVALID_TEXT"

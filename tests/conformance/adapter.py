@@ -1,7 +1,7 @@
 """make(path) → fn(text, add_special_tokens) → ids, for ../shared/cases/check.py: the native engine, or an error.
 
-Whatever would let another engine answer raises: the policy forbids the reference, and every single answer must carry
-the native engine's name and move its own counter of calls and bytes. A silent fallback cannot pass.
+Whatever would let another engine answer raises: the backend is named and fallback is off, and every single answer must
+carry the native engine's name and move its own counter of calls and bytes. A silent fallback cannot pass.
 """
 
 from __future__ import annotations
@@ -33,9 +33,8 @@ class NotServedNatively(AssertionError):
 
 def native_tokenizer(path: str | Path, home: str | Path | None = None) -> Tokenizer:
     """The tokenizer of a file, on the native engine or not at all. `home`: where programs are kept."""
-    tokenizer = toktier.from_file(
-        path, policy="require_accelerated", tokenizer="fast_cpu", config=toktier.Config(home=home or _programs_home())
-    )
+    config = toktier.Config(home=home or _programs_home(), tokenizer_fallback=False)
+    tokenizer = toktier.from_file(path, policy="supported", tokenizer="fast_cpu", config=config)
     if tokenizer.explain(summary=True)["backend"] != "fast_cpu":
         raise NotServedNatively(f"{path}: the plan does not name the native engine")
     return tokenizer

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import tokenizers
 
-import toktier
+from tests.support.native_tokenizers import native_file
 from toktier.conversion.tekken import convert
 from toktier.errors import ArtifactDamaged, UnsupportedConfig
 
@@ -57,7 +57,7 @@ def test_the_bytes_are_what_the_reference_would_save() -> None:
 def test_the_native_engine_serves_it(tmp_path: Path) -> None:
     path = tmp_path / "tokenizer.json"
     path.write_bytes(converted(tekken()))
-    tokenizer = toktier.from_file(path, policy="require_accelerated")
+    tokenizer = native_file(path)
     encoding = tokenizer.encode("hello 12345[INST]é")
     assert encoding.backend == "fast_cpu"
     assert encoding.ids == tokenizers.Tokenizer.from_file(str(path)).encode("hello 12345[INST]é").ids
