@@ -31,10 +31,10 @@ class Progress:
         self._next = time.monotonic() + (FIRST_SECONDS if self._terminal else LOG_SECONDS)
         self._guard = threading.Lock()
 
-    def advance(self) -> None:
-        """One more item is done."""
+    def advance(self, items: int = 1) -> None:
+        """More items are done; 0: some part of one is, which `detail` may tell."""
         with self._guard:
-            self._done += 1
+            self._done += items
             now = time.monotonic()
             if not self._shown or now < self._next:
                 return

@@ -1,6 +1,6 @@
 """`toktier count`: how many tokens files hold, on all cores.
 
-A file that cannot be counted is reported, and the rest goes on.
+Files of any size in bounded memory. A file that cannot be counted is reported, and the rest goes on.
 """
 
 from __future__ import annotations
@@ -8,17 +8,21 @@ from __future__ import annotations
 import os
 import threading
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from toktier.errors import ToktierError
+from toktier.errors import EnvironmentFault, ToktierError, UsageError
 from toktier.labels import escaped, shown_path
 from toktier_cli import options
-from toktier_cli.inputs import read_file, read_stdin
+from toktier_cli.inputs import file_blocks, stdin_blocks
 from toktier_cli.invocation import Invocation, Result, exit_code_of
+from toktier_cli.named_files import named_files
 from toktier_cli.progress import Progress
+from toktier_cli.table import columns, size
 
 if TYPE_CHECKING:
     from toktier import Tokenizer
@@ -29,9 +33,9 @@ class _Row:
     """One input. `path` is - for stdin."""
 
     path: str
+    error: ToktierError | None = None
     size: int = 0
     tokens: int | None = None
-    error: ToktierError | None = None
 
 
 @options.encodes
@@ -39,23 +43,55 @@ def count(
     ctx: typer.Context,
     load: options.Load,
     files: Annotated[
-        list[str] | None, typer.Argument(metavar="[FILES...|-]", help="Files, or - for stdin.", show_default=False)
+        list[str] | None,
+        typer.Argument(
+            metavar="[FILES...|-]",
+            help="Files, patterns in quotes ('docs/**/*.md'), directories with --recursive, or - for stdin.",
+            show_default=False,
+        ),
     ] = None,
-    per_file: Annotated[bool, typer.Option("--per-file", help="One line for each file.")] = False,
+    per_file: Annotated[
+        bool, typer.Option("--per-file", help="A table: one line for each file, and the total.")
+    ] = False,
+    recursive: Annotated[
+        bool, typer.Option("--recursive", "-r", help="Count the files below directories too; hidden ones are left out.")
+    ] = False,
+    suffix: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--suffix", metavar="SUFFIX", help="Below directories: only names that end so, such as .md; repeatable."
+        ),
+    ] = None,
+    jobs: Annotated[
+        int | None,
+        typer.Option("--jobs", "-j", metavar="N", help="Files counted at once; without it, one for each core."),
+    ] = None,
     special: Annotated[bool, typer.Option("--special", help="Count the special tokens of the template.")] = False,
 ) -> Result:
-    """Tokens of FILES, or of stdin. Each file is one text."""
+    """Tokens of FILES, or of stdin. Each file is one text, of any size.
+
+    A file that cannot be read or is not UTF-8 is reported, the rest is counted, and the exit code is 6.
+    """
     invocation: Invocation = ctx.obj
+    if suffix and not recursive:
+        raise UsageError("--suffix goes with --recursive", remedy="toktier count --help")
+    if jobs is not None and jobs < 1:
+        raise UsageError(f"--jobs is {jobs}: expected 1 or more", remedy="toktier count --help")
+    words = files or ["-"]
+    if words.count("-") > 1:
+        raise UsageError("- was given more than once, and there is one stdin", remedy="toktier count --help")
     tok = load()
-    rows = [_Row(path) for path in files or ["-"]]
+    rows = [_Row(path, error) for path, error in named_files(words, recursive=recursive, suffixes=suffix or ())]
     start = time.perf_counter()
-    _count_all(tok, rows, special, Progress(invocation, len(rows), "files"))
+    _count_all(invocation, tok, rows, special, jobs)
     seconds = time.perf_counter() - start
     errors = [row.error for row in rows if row.error is not None]
     if errors and len(rows) == 1:
         raise errors[0]
     for error in errors:
         invocation.report(error)
+    if not rows:
+        invocation.note("note: no file there to be counted")
     return Result(
         "count",
         lambda: _document(tok, rows, per_file, seconds),
@@ -64,10 +100,21 @@ def count(
     )
 
 
-def _count_all(tok: Tokenizer, rows: list[_Row], special: bool, progress: Progress) -> None:
+def _count_all(invocation: Invocation, tok: Tokenizer, rows: list[_Row], special: bool, jobs: int | None) -> None:
     """Every row, by as many threads as there are cores: reading and encoding both leave the interpreter free."""
-    pending = iter(rows)
+    todo = [row for row in rows if row.error is None]
+    progress = Progress(invocation, len(todo), "files", lambda: f", {size(sum(row.size for row in todo))}")
+    pending = iter(todo)
     guard = threading.Lock()
+
+    def blocks_of(row: _Row) -> Iterator[bytes]:
+        for block in stdin_blocks() if row.path == "-" else file_blocks(row.path):
+            row.size += len(block)
+            yield block
+            progress.advance(0)
+
+    def hold(row: _Row, reason: str) -> None:
+        invocation.note(f"note: {shown_path(row.path)}: the whole text is held in memory: {reason}")
 
     def work() -> None:
         while True:
@@ -76,21 +123,24 @@ def _count_all(tok: Tokenizer, rows: list[_Row], special: bool, progress: Progre
             if row is None:
                 return
             try:
-                data = read_stdin() if row.path == "-" else read_file(row.path)
-                row.size = len(data)
-                row.tokens = tok.count(data, add_special_tokens=special)
+                parts = tok.encode_stream(blocks_of(row), special, on_hold=partial(hold, row))
+                row.tokens = sum(map(len, parts))
             except ToktierError as error:
                 name = shown_path(row.path)
                 error.message = error.message if name in error.message else f"{name}: {error.message}"
                 error.details["path"] = row.path
                 row.error = error
+            except OSError as error:
+                row.error = EnvironmentFault(
+                    f"{shown_path(row.path)} cannot be read: {error.strerror}", details={"path": row.path}
+                )
             except BaseException as error:  # shown by the one who waits
                 faults.append(error)
                 return
             progress.advance()
 
     faults: list[BaseException] = []
-    workers = min(len(rows), os.cpu_count() or 1)
+    workers = min(len(todo), jobs or os.cpu_count() or 1)
     threads = [threading.Thread(target=work, daemon=True) for _ in range(workers - 1)]
     for thread in threads:
         thread.start()
@@ -103,19 +153,29 @@ def _count_all(tok: Tokenizer, rows: list[_Row], special: bool, progress: Progre
 
 
 def _text(rows: list[_Row], per_file: bool) -> str:
-    total = sum(row.tokens or 0 for row in rows)
+    counted = [row for row in rows if row.error is None]
+    tokens, read = _totals(counted)
     if not per_file:
-        return f"{total}\n"
-    width = len(str(total))
-    lines = [f"{row.tokens:>{width}} {escaped(row.path)}" for row in rows if row.tokens is not None]
-    return "\n".join([*lines, f"{total:>{width}} total"]) + "\n"
+        return f"{tokens}\n"
+    table = [_cells(row.tokens or 0, row.size, escaped(row.path)) for row in counted]
+    return columns(("TOKENS", "BYTES", "TOKENS/BYTE", "FILE"), [*table, _cells(tokens, read, "total")], right=(0, 1, 2))
+
+
+def _cells(tokens: int, read: int, name: str) -> tuple[str, str, str, str]:
+    return str(tokens), str(read), f"{tokens / read:.3f}" if read else "-", name
+
+
+def _totals(counted: list[_Row]) -> tuple[int, int]:
+    return sum(row.tokens or 0 for row in counted), sum(row.size for row in counted)
 
 
 def _document(tok: Tokenizer, rows: list[_Row], per_file: bool, seconds: float) -> dict[str, Any]:
     counted = [row for row in rows if row.error is None]
+    tokens, read = _totals(counted)
     document: dict[str, Any] = {
-        "tokens": sum(row.tokens or 0 for row in counted),
-        "bytes": sum(row.size for row in counted),
+        "tokens": tokens,
+        "bytes": read,
+        "tokens_per_byte": round(tokens / read, 6) if read else None,
         "files_counted": len(counted),
         "files_failed": len(rows) - len(counted),
         "duration_ms": round(seconds * 1000),
