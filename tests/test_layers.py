@@ -23,6 +23,7 @@ LAYERS: list[set[str]] = [
         "toktier.version",
     },
     {"toktier.storage", "toktier.config", "toktier.routing.vocabulary", "toktier.decode_stream"},
+    {"toktier.diagnostics_ring"},
     {"toktier._native"},
     {"toktier.program", "toktier.text_parts"},
     {"toktier.conversion"},
@@ -34,6 +35,7 @@ LAYERS: list[set[str]] = [
     {"toktier.api"},
     {"toktier"},
     {"toktier.certify"},
+    {"toktier.diagnosis"},
     {"toktier_cli"},
 ]
 HEAVY = ("typer", "rich", "huggingface_hub", "jsonschema", "numpy", "tokenizers", "zstandard", "importlib.metadata")

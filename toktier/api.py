@@ -12,6 +12,7 @@ import warnings
 from pathlib import Path
 from typing import Any
 
+from toktier import diagnostics_ring
 from toktier.config import Config, Settings, resolve_settings
 from toktier.errors import (
     ArtifactHashMismatch,
@@ -72,16 +73,17 @@ def load(
     `from_file` raises.
     """
     settings = resolve_settings(config)
-    request = _request(settings, policy, tokenizer, device)
-    from toktier.artifacts.resolve import obtain
+    with diagnostics_ring.recording(settings):
+        request = _request(settings, policy, tokenizer, device)
+        from toktier.artifacts.resolve import obtain
 
-    artifact = obtain(family, settings)
-    resolution = {"family": artifact.family.name, "source": artifact.source, "path": str(artifact.path)}
-    from toktier.artifacts import side_files
+        artifact = obtain(family, settings)
+        resolution = {"family": artifact.family.name, "source": artifact.source, "path": str(artifact.path)}
+        from toktier.artifacts import side_files
 
-    side = side_files.of_family(artifact.family, settings)
-    path, sha256 = _followed(artifact.path, artifact.sha256, side, sidecar, settings, resolution, family)
-    return _open(path, settings, request, resolution, family, sha256)
+        side = side_files.of_family(artifact.family, settings)
+        path, sha256 = _followed(artifact.path, artifact.sha256, side, sidecar, settings, resolution, family)
+        return _open(path, settings, request, resolution, family, sha256)
 
 
 def from_file(
@@ -100,11 +102,12 @@ def from_file(
     OracleVersionUnsupported, UncertifiedTokenizer or BackendUnavailable.
     """
     settings = resolve_settings(config)
-    request = _request(settings, policy, tokenizer, device)
-    resolution = {"family": None, "source": "file", "path": os.fspath(path)}
-    name = shown_path(path)
-    path, sha256 = _followed(path, None, beside(path), sidecar, settings, resolution, name)
-    return _open(path, settings, request, resolution, name, sha256)
+    with diagnostics_ring.recording(settings):
+        request = _request(settings, policy, tokenizer, device)
+        resolution = {"family": None, "source": "file", "path": os.fspath(path)}
+        name = shown_path(path)
+        path, sha256 = _followed(path, None, beside(path), sidecar, settings, resolution, name)
+        return _open(path, settings, request, resolution, name, sha256)
 
 
 def from_pretrained(
@@ -126,15 +129,16 @@ def from_pretrained(
     SourceUnreachable, UncertifiedTokenizer where the reference may not serve, and what `from_file` raises.
     """
     settings = resolve_settings(config)
-    request = _request(settings, policy, tokenizer, device)
-    from toktier.artifacts import pretrained
+    with diagnostics_ring.recording(settings):
+        request = _request(settings, policy, tokenizer, device)
+        from toktier.artifacts import pretrained
 
-    found = pretrained.find(repo_id, revision, settings)
-    resolution = pretrained.resolution(found, pretrained.identify(found, settings))
-    name = repo_id if found.revision is None else f"{repo_id}@{found.revision[:12]}"
-    side = pretrained.side_file(found, settings, wanted=parse_sidecar(sidecar) is Sidecar.MERGE)
-    path, sha256 = _followed(found.path, found.sha256, side, sidecar, settings, resolution, name)
-    return _open(path, settings, request, resolution, name, sha256)
+        found = pretrained.find(repo_id, revision, settings)
+        resolution = pretrained.resolution(found, pretrained.identify(found, settings))
+        name = repo_id if found.revision is None else f"{repo_id}@{found.revision[:12]}"
+        side = pretrained.side_file(found, settings, wanted=parse_sidecar(sidecar) is Sidecar.MERGE)
+        path, sha256 = _followed(found.path, found.sha256, side, sidecar, settings, resolution, name)
+        return _open(path, settings, request, resolution, name, sha256)
 
 
 def _followed(
@@ -242,6 +246,7 @@ def _open(
         reference.load()  # a file that the reference cannot load either is refused now, not at the first text
     _report_side_file(resolution, native or reference)
     if not quiet:
+        _record(decided, settings)
         _warn(decided, info, name, (resolution.get("side_file") or {}).get("missing") or [])
     place = os.path.abspath(path)
     return Tokenizer(
@@ -287,6 +292,13 @@ def _program_facts(info: ProgramInfo | None) -> dict[str, Any] | None:
         "trusted": info.trusted,
         "notice": info.notice,
     }
+
+
+def _record(decided: Plan, settings: Settings) -> None:
+    """A fallback is known at the load: who serves then serves every call."""
+    gate = decided.involuntary
+    if settings.diagnostics and gate is not None and gate.reason is not None:
+        diagnostics_ring.record(settings, diagnostics_ring.FALLBACK, gate.reason.value, backend=gate.backend.value)
 
 
 def _warn(decided: Plan, info: ProgramInfo | None, name: str, undeclared: list[str]) -> None:

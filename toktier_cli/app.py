@@ -27,6 +27,7 @@ VERBS: dict[str, tuple[str, str, str]] = {
     "artifacts": ("toktier_cli.app", "ARTIFACTS", "Bring, check and remove pinned tokenizers"),
     "certify": ("toktier_cli.app", "CERTIFY", "Compare a backend with the reference and write evidence"),
     "inspect": ("toktier_cli.verbs.inspect", "inspect", "What is pinned, or what a tokenizer.json is"),
+    "doctor": ("toktier_cli.verbs.doctor", "doctor", "What will run here, and why not faster"),
     "config": ("toktier_cli.app", "CONFIG", "Settings and where they come from"),
     "schema": ("toktier_cli.verbs.schema", "schema", "JSON Schemas of the documents that --json prints"),
     "help": ("toktier_cli.verbs.help", "help_", "The verbs, or the tables of exit codes and error codes"),
@@ -84,7 +85,7 @@ class VerbGroup(TyperGroup):
         if isinstance(target, dict):
             return _group(cmd_name, target, summary)
         app = _typer()
-        app.command(cmd_name)(target)
+        app.command(cmd_name, cls=getattr(target, "command_class", None))(target)
         command = typer.main.get_command(app)
         command.epilog = f"Global options, anywhere on the line: {', '.join(option for option, _ in GLOBAL_HELP[:-1])}"
         return command
@@ -119,6 +120,16 @@ class VerbGroup(TyperGroup):
                 formatter.write_dl(GLOBAL_HELP)
 
 
+def _record(error: BaseException, invocation: Invocation) -> None:
+    """The code of the error, where diagnostics are on. What keeps it from being recorded is no second error."""
+    from toktier.config import Config, resolve_settings
+    from toktier.diagnostics_ring import record_error
+    from toktier_cli.failure import as_toktier_error
+
+    with contextlib.suppress(Exception):
+        record_error(resolve_settings(Config(home=invocation.home)), as_toktier_error(error))
+
+
 def _typer() -> typer.Typer:
     return typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
 
@@ -142,7 +153,10 @@ def run(arguments: list[str], invocation: Invocation) -> Result:
         try:
             with root.make_context("toktier", arguments, obj=invocation) as context:
                 result = root.invoke(context)
-        except typer.Exit:
+        except BaseException as error:
+            if not isinstance(error, typer.Exit):
+                _record(error, invocation)
+                raise
             return Result("help", lambda: {"text": printed.getvalue()}, printed.getvalue)
     if printed.getvalue():
         invocation.note(printed.getvalue().rstrip("\n"))

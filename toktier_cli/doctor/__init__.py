@@ -1,0 +1,1 @@
+"""How a report is told to people."""
