@@ -96,7 +96,7 @@ def test_imported_inputs_are_enough_to_load(derived: Derived, monkeypatch: pytes
     monkeypatch.setattr(pins_module, "shipped_pins", lambda: derived.pins)
     monkeypatch.setattr(resolve, "shipped_pins", lambda: derived.pins)
     import_path(derived.inputs, derived.settings, pins=derived.pins)
-    tokenizer = toktier.load("gamma", config=Config(home=derived.settings.home, offline=True))
+    tokenizer = toktier.load("gamma", policy="supported", config=Config(home=derived.settings.home, offline=True))
     encoding = tokenizer.encode("hello world[BOS]")
     assert encoding.backend == "fast_cpu"
     assert encoding.ids == [TOKENS.index(b"hello"), TOKENS.index(b" world"), len(TOKENS)]

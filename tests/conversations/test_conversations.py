@@ -30,6 +30,11 @@ REPLACED = (
     (re.compile(r'"duration_ms": \d+'), '"duration_ms": <number>'),
     (re.compile(r'"compiler": "[0-9a-f]{64}"'), '"compiler": "<digest>"'),
     (re.compile(r'"engine_identity": "[0-9a-f]{64}"'), '"engine_identity": "<digest>"'),
+    (re.compile(r'"evidence": "[0-9a-f]{64}"'), '"evidence": "<digest>"'),
+    (re.compile(r'"engine_bound": (true|false)'), '"engine_bound": <whether>'),
+    (re.compile(r'"registry": "sha256:[0-9a-f]{64}"'), '"registry": "<digest>"'),
+    (re.compile(r'"readings": \{"[^}]*\}'), '"readings": {<counts>}'),
+    (re.compile(r"(evidence of the registry, level quick), [0-9,]+ texts"), r"\1, <count> texts"),
     (re.compile(r'"fingerprint": "[0-9a-f]{64}"'), '"fingerprint": "<digest>"'),
     (re.compile(r"^fingerprint  [0-9a-f]{64}$", re.MULTILINE), "fingerprint  <digest>"),
 )
