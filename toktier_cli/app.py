@@ -13,7 +13,7 @@ import warnings
 from typing import Any
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 from toktier.errors import UsageError
 from toktier.labels import quoted
@@ -30,6 +30,7 @@ VERBS: dict[str, tuple[str, str, str]] = {
     "doctor": ("toktier_cli.verbs.doctor", "doctor", "What will run here, and why not faster"),
     "config": ("toktier_cli.app", "CONFIG", "Settings and where they come from"),
     "schema": ("toktier_cli.verbs.schema", "schema", "JSON Schemas of the documents that --json prints"),
+    "completion": ("toktier_cli.verbs.completion", "completion", "Completion script for bash, zsh or fish"),
     "help": ("toktier_cli.verbs.help", "help_", "The verbs, or the tables of exit codes and error codes"),
 }
 ARTIFACTS: dict[str, tuple[str, str, str]] = {
@@ -68,6 +69,21 @@ CONFIG: dict[str, tuple[str, str, str]] = {
 DEFAULT_VERBS = {"certify": "run"}
 
 
+class _WithExamples:
+    """Put before the class of a verb's command: its help ends with examples, each on a line that can be copied."""
+
+    verb: str
+
+    def format_epilog(self, ctx: Any, formatter: Any) -> None:
+        from toktier_cli.examples import EXAMPLES
+
+        with formatter.section("Examples"):
+            indent = " " * formatter.current_indent
+            for line, purpose in EXAMPLES.get(self.verb, ()):
+                formatter.write(f"{indent}# {purpose}\n{indent}{line}\n")
+        super().format_epilog(ctx, formatter)  # type: ignore[misc]
+
+
 class VerbGroup(TyperGroup):
     """A group that knows its verbs by name and builds one only when it is asked for."""
 
@@ -85,7 +101,9 @@ class VerbGroup(TyperGroup):
         if isinstance(target, dict):
             return _group(cmd_name, target, summary)
         app = _typer()
-        app.command(cmd_name, cls=getattr(target, "command_class", None))(target)
+        base = getattr(target, "command_class", TyperCommand)
+        verb = cmd_name if self.verbs is VERBS else f"{self.name} {cmd_name}"
+        app.command(cmd_name, cls=type(base.__name__, (_WithExamples, base), {"verb": verb}))(target)
         command = typer.main.get_command(app)
         command.epilog = f"Global options, anywhere on the line: {', '.join(option for option, _ in GLOBAL_HELP[:-1])}"
         return command
@@ -141,18 +159,23 @@ def _group(name: str, verbs: dict[str, tuple[str, str, str]], summary: str) -> V
     return group
 
 
+def root() -> VerbGroup:
+    """The whole tree."""
+    return _group("toktier", VERBS, "The token IDs of Hugging Face tokenizers, from a compiled tokenizer.json.")
+
+
 def run(arguments: list[str], invocation: Invocation) -> Result:
     """The result of the verb on the line, or of a request for help. Raises what the verb or the framework raises."""
     if not arguments:
         raise UsageError("no command given", remedy="toktier --help")
     warnings.showwarning = lambda message, *_, **__: invocation.warn(str(message))
-    root = _group("toktier", VERBS, "The token IDs of Hugging Face tokenizers, from a compiled tokenizer.json.")
+    tree = root()
     printed = io.StringIO()
-    # Not root.main(): it would print errors and end the process in its own way. Help it prints itself, and exits.
+    # Not tree.main(): it would print errors and end the process in its own way. Help it prints itself, and exits.
     with contextlib.redirect_stdout(printed):
         try:
-            with root.make_context("toktier", arguments, obj=invocation) as context:
-                result = root.invoke(context)
+            with tree.make_context("toktier", arguments, obj=invocation) as context:
+                result = tree.invoke(context)
         except BaseException as error:
             if not isinstance(error, typer.Exit):
                 _record(error, invocation)

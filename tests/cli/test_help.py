@@ -1,0 +1,85 @@
+"""Help pages: examples of every verb, each of which the command takes; narrow terminals; typing errors."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from tests.cli.command import run_here
+from toktier_cli.app import ARTIFACTS, CERTIFY, CONFIG, VERBS, root
+from toktier_cli.examples import EXAMPLES
+from toktier_cli.invocation import take_global_options
+
+GROUPS = {"artifacts": ARTIFACTS, "certify": CERTIFY, "config": CONFIG}
+PATHS = [
+    *(verb for verb in VERBS if verb not in GROUPS),
+    *(f"{group} {verb}" for group, verbs in GROUPS.items() for verb in verbs),
+]
+
+
+def example_lines() -> Iterator[list[str]]:
+    for lines in EXAMPLES.values():
+        for line, _ in lines:
+            typed = shlex.split(line)[shlex.split(line).index("toktier") + 1 :]
+            yield typed[: min((typed.index(sign) for sign in "<>" if sign in typed), default=len(typed))]
+
+
+def test_every_verb_has_examples_and_no_other_has() -> None:
+    assert sorted(EXAMPLES) == sorted(PATHS)
+    assert all(EXAMPLES.values())
+
+
+@pytest.mark.parametrize("typed", list(example_lines()), ids=" ".join)
+def test_examples_are_lines_that_the_command_takes(typed: list[str]) -> None:
+    _, rest = take_global_options(typed)
+    command, name = root(), "toktier"
+    while hasattr(command, "verbs"):
+        default = [command.default] if command.default and rest and rest[0] not in command.verbs else []
+        name, *rest = [*default, *rest]
+        command = command.get_command(None, name)
+    command.make_context(name, rest)  # raises for what it does not take; runs nothing
+
+
+@pytest.mark.parametrize("path", ["", *PATHS])
+@pytest.mark.parametrize("columns", [40, 100])
+def test_help_pages_hold_in_narrow_terminals(
+    path: str, columns: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    here = partial(run_here, home=tmp_path, monkeypatch=monkeypatch, capture=capfdbinary)
+    outcome = here(*path.split(), "--help")
+    assert (outcome.code, outcome.stderr) == (0, "")
+    head, _, examples = outcome.text.partition("Examples:\n")
+    assert max(map(len, head.splitlines())) <= max(columns, 60)
+    for line, purpose in EXAMPLES.get(path, ()):
+        assert f"  # {purpose}\n  {line}\n" in examples  # to be copied: never wrapped
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        (["encod", "x"], "encode"),
+        (["artifacts", "fetsh"], "fetch"),
+        (["encode", "x", "--famly", "toktier_mini"], "--family"),
+        (["count", "--recursiv"], "--recursive"),
+        (["encode", "x", "--family", "qwen38b"], "qwen3_8b"),
+        (["help", "exitcodes"], "exit-codes"),
+        (["schema", "encod"], "encode"),
+        (["encode", "x", "--family", "toktier_mini", "--policy", "certfied"], "certified"),
+    ],
+    ids=lambda v: v if isinstance(v, str) else " ".join(v),
+)
+def test_typing_errors_are_told_what_was_meant(
+    typed: list[str],
+    meant: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfdbinary: pytest.CaptureFixture[bytes],
+) -> None:
+    outcome = run_here(*typed, home=tmp_path, monkeypatch=monkeypatch, capture=capfdbinary)
+    assert outcome.code in (2, 3)
+    assert meant in outcome.stderr.splitlines()[0]
