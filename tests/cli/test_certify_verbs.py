@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 from typing import Any
@@ -120,6 +121,18 @@ def test_a_difference_is_1_and_replays(certify: Command, tmp_path: Path) -> None
     assert value["exit_code"] == 1
     document = certify.document("replay", value["failures"][0]["path"], fault="value")
     assert (document["got"], document["expected"]) == ("4", "3")
+
+
+def test_hints_with_the_directory_can_be_pasted(certify: Command, tmp_path: Path) -> None:
+    directory = tmp_path / "it's; a run"
+    late = certify("toktier_mini", "--out", str(directory), "--time-budget", "0")
+    assert f"go on with toktier certify --resume {shlex.quote(str(directory))}\n" in late.stderr
+    refused = certify.document("--resume", str(directory), "--level", "quick")
+    assert shlex.split(refused["error"]["remedy"]) == ["toktier", "certify", "--resume", str(directory)]
+    unfinished = certify.document("verify", str(directory))
+    assert shlex.split(unfinished["error"]["remedy"]) == ["toktier", "certify", "--resume", str(directory)]
+    failed = certify("toktier_mini", "--out", str(tmp_path / "a $b"), fault="ids")
+    assert f"toktier certify replay '{tmp_path}/a $b/failures/" in failed.text
 
 
 def test_incomplete_is_6_and_goes_on(certify: Command, tmp_path: Path) -> None:

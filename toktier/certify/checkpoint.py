@@ -21,7 +21,7 @@ from toktier.canonical import TAG_CHECKPOINT, canonical_json, tagged_digest
 from toktier.certify.plan import Plan, Shard, read_plan
 from toktier.certify.tally import Counts
 from toktier.errors import ArtifactNotFound, EnvironmentFault, EvidenceIncomplete, EvidenceInvalid
-from toktier.labels import shown_path
+from toktier.labels import shown_path, typed
 from toktier.regular_files import open_regular
 from toktier.storage import FILE_MODE, FileLock, atomic_write, environment_fault, make_directory, sync_directory
 
@@ -79,7 +79,7 @@ def begin(directory: Path, plan: Plan, shard: Shard, build: Mapping[str, Any], t
         raise EnvironmentFault(
             f"{shown_path(directory)} holds a run already",
             details={"path": str(directory)},
-            remedy=f"toktier certify --resume {shown_path(directory)}, or give another directory",
+            remedy=f"toktier certify --resume {typed(directory)}, or give another directory",
         )
     atomic_write(directory / PLAN, plan.to_json() + b"\n")
     header = {
@@ -203,7 +203,7 @@ def check_seal(directory: Path) -> None:
         raise EvidenceIncomplete(
             f"{shown_path(directory)} is of a run that did not end: it has no {COMPLETE}",
             details={"path": str(directory)},
-            remedy=f"toktier certify --resume {shown_path(directory)}",
+            remedy=f"toktier certify --resume {typed(directory)}",
         ) from None
     except (OSError, UnicodeDecodeError):
         raise EvidenceInvalid(f"{shown_path(directory / COMPLETE)} cannot be read", remedy="run it again") from None

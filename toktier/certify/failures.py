@@ -16,7 +16,7 @@ from toktier.certify.checkpoint import BlockResult
 from toktier.certify.minimise import MAX_CALLS, minimise
 from toktier.certify.plan import Plan
 from toktier.errors import ArtifactNotFound, EvidenceInvalid
-from toktier.labels import shown_path
+from toktier.labels import shown_path, typed
 from toktier.regular_files import open_regular
 
 if TYPE_CHECKING:
@@ -114,7 +114,7 @@ def failure_document(
 
 def repro(path: str | Path) -> str:
     """The one line that runs a failure again."""
-    return f"toktier certify replay {shown_path(path)}"
+    return f"toktier certify replay {typed(path)}"
 
 
 def to_bytes(document: Mapping[str, Any]) -> bytes:

@@ -19,7 +19,7 @@ from toktier.certify.plan import Shard, differences
 from toktier.certify.runner import MAX_FAILURES, Report, write_failures, write_reports
 from toktier.certify.workers import BlockFault
 from toktier.errors import EnvironmentFault, EvidenceIncomplete, EvidenceInvalid, UsageError
-from toktier.labels import shown_path
+from toktier.labels import shown_path, typed
 from toktier.storage import make_directory
 
 GAPS_SHOWN = 8
@@ -104,7 +104,7 @@ def _require_whole(total: int, owners: dict[int, Path], results: dict[int, Block
         f"{len(missing):,} of {total:,} blocks are missing: {shown}"
         f"{', ...' if len(ranges) > GAPS_SHOWN else ''} ({where})",
         details={"missing": [list(r) for r in ranges[:1000]], "unfinished": planned, "blocks": total},
-        remedy=f"toktier certify --resume {shown_path(planned[0])}"
+        remedy=f"toktier certify --resume {typed(planned[0])}"
         if planned
         else "run the missing shards and merge all of them",
     )

@@ -24,7 +24,7 @@ from toktier.certify.plan import Plan, Prepared, Shard
 from toktier.certify.stop import listening
 from toktier.certify.summary import summary
 from toktier.certify.workers import BLOCK_SECONDS, BlockFault, default_workers, run_blocks
-from toktier.labels import shown_path
+from toktier.labels import typed
 from toktier.storage import atomic_write, make_directory
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ def run(prepared: Prepared, state: Checkpoint, options: RunOptions, watch: Watch
     def enough() -> bool:
         return end is not None and time.monotonic() >= end
 
-    again = f"toktier certify --resume {shown_path(state.directory)}"
+    again = f"toktier certify --resume {typed(state.directory)}"
     with checkpoints.Writer(state) as writer:
         with listening() as stop:
             for answer in run_blocks(

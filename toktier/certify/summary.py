@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from toktier.certify.failures import repro
 from toktier.certify.outcome import OUTCOME_MEANINGS, Outcome, Reason, SuiteState
 from toktier.certify.plan import Plan, Shard
 from toktier.certify.tally import Counts
@@ -66,7 +67,7 @@ def summary(
 
 def failure_line(path: str, document: dict[str, Any]) -> str:
     """One failure for people: what, where, the code points, the first difference, and the line that repeats it."""
-    again = f"`toktier certify replay {shown(path, 240)}`"
+    again = f"`{repro(path)}`"
     where = f"{document['suite']} block {document['block']}: {document['what']}"
     if "text" not in document:
         return f"{where} of {document['subject']}: {document['got']} instead of {document['expected']}; {again}"

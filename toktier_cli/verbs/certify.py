@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from toktier.errors import ArtifactNotFound, ConfigInvalid, EnvironmentFault, ExitCode, UsageError
-from toktier.labels import shown, shown_path
+from toktier.labels import shown, shown_path, typed
 from toktier.routing.vocabulary import BackendId, parse_backend
 from toktier_cli import options
 from toktier_cli.invocation import Invocation, Result
@@ -163,7 +163,7 @@ def _resumed(
     if said:
         raise UsageError(
             f"--resume goes on with what was planned: it takes no {' or '.join(said)}",
-            remedy=f"toktier certify --resume {shown_path(directory)}",
+            remedy=f"toktier certify --resume {typed(directory)}",
         )
     state = checkpoints.read(directory)
     content = state.plan.document
@@ -303,7 +303,7 @@ def finished(
         atomic_write(Path(summary), report.summary(), 0o644)
     _append_step_summary(invocation, report)
     if report.outcome is Outcome.INCOMPLETE and report.out_of_time:
-        invocation.note(f"time is up: go on with toktier certify --resume {shown_path(report.directory)}")
+        invocation.note(f"time is up: go on with toktier certify --resume {typed(report.directory)}")
     return Result(
         "certify",
         lambda: certify_text.document(report, stored),
