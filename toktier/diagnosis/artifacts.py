@@ -9,7 +9,7 @@ from toktier.artifacts.cache import ArtifactCache
 from toktier.artifacts.inventory import cached_families
 from toktier.artifacts.pins import Pins, shipped_pins
 from toktier.diagnosis.context import Context
-from toktier.diagnosis.model import Code, Finding, Reason, Remedy, Status, ok, skip
+from toktier.diagnosis.model import Code, Finding, Reason, Remedy, Status, counted, ok, skip
 from toktier.errors import EnvironmentFault, RegistryInvalid, ToktierError
 from toktier.evidence import local
 from toktier.evidence.registry import shipped_registry
@@ -29,7 +29,7 @@ def pins(context: Context) -> Finding:
         reason = Reason(Code.PINS_INVALID, error.code, "a table that holds")
         return Finding(Status.FAIL, error.message, {}, (reason,), _AGAIN)
     facts = {"pins_root_digest": table.root_digest, "families": len(table.families)}
-    return ok(f"{len(table.families)} families pinned", **facts)
+    return ok(f"{counted(len(table.families), 'family', 'families')} pinned", **facts)
 
 
 def _pins(context: Context) -> Pins:
@@ -79,8 +79,13 @@ def _cached(table: Pins, store: ArtifactCache) -> Finding:
             tuple(Reason(Code.ARTIFACT_DAMAGED, f"{family}/{name}", "the pinned SHA-256") for family, name in damaged),
             Remedy("bring the right bytes; the damaged file is set aside", f"toktier artifacts {mend}"),
         )
-    more = f"; {compared} files compared by size alone" if compared else ""
-    return ok(f"{len(told)} families on this host, their bytes as pinned{more}" if told else "no family yet", **facts)
+    more = f"; {counted(compared, 'file')} compared by size alone" if compared else ""
+    return ok(
+        f"{counted(len(told), 'family', 'families')} on this host, every byte as pinned{more}"
+        if told
+        else "no family yet",
+        **facts,
+    )
 
 
 def shared(context: Context) -> Finding:
@@ -140,7 +145,7 @@ def registry(context: Context) -> Finding:
     facts = {"registry_root_digest": table.root_digest, "rows": len(table.rows), "registry_engine": table.engine}
     if not table.rows:
         return ok("no row yet: admission by the compiler's proofs and the suites of the build", **facts)
-    return ok(f"{len(table.rows)} rows of shipped evidence", **facts)
+    return ok(f"{counted(len(table.rows), 'row')} of shipped evidence", **facts)
 
 
 def own_evidence(context: Context) -> Finding:
@@ -157,7 +162,7 @@ def own_evidence(context: Context) -> Finding:
     if problems:
         return Finding(
             Status.WARN,
-            f"{len(problems)} files are not believed: {problems[0].problem}",
+            f"{counted(len(problems), 'file')} not believed: {problems[0].problem}",
             facts,
             tuple(Reason(Code.EVIDENCE_NOT_BELIEVED, one.problem, "evidence that holds") for one in problems[:10]),
             Remedy("certify again, or forget it", "toktier certify show"),
@@ -165,7 +170,7 @@ def own_evidence(context: Context) -> Finding:
     if not found:
         return skip("none was made on this host (toktier certify FAMILY)", **facts)
     more = f", {stale} of another engine" if stale else ""
-    return ok(f"{len(believed) - stale} tokenizers certified on this host{more}", **facts)
+    return ok(f"{counted(len(believed) - stale, 'tokenizer')} certified on this host{more}", **facts)
 
 
 def sessions(context: Context) -> Finding:

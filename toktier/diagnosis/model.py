@@ -145,6 +145,10 @@ def worst(rows: list[Row]) -> Status:
     return max(told, key=lambda status: status.severity, default=Status.OK)
 
 
+def counted(count: int, one: str, many: str | None = None) -> str:
+    return f"{count} {one if count == 1 else many or one + 's'}"
+
+
 def skip(summary: str, **facts: Any) -> Finding:
     return Finding(Status.SKIP, summary, facts)
 

@@ -23,11 +23,13 @@ ALONE_SECONDS = 0.25  # how long a check has the host for itself
 
 
 def run(checks: Sequence[Check], context: Context, total: float = TOTAL_SECONDS) -> list[Row]:
-    """One row a check, in the order of `checks`, at most `total` seconds after the call (and a little)."""
+    """One row a check, in the order of `checks`, at most `total` seconds after the call (and a little). With more time
+    in all, each check has more, in proportion."""
     end = time.monotonic() + total
+    each = max(CHECK_SECONDS, total * CHECK_SECONDS / TOTAL_SECONDS)
     started: list[_Running] = []
     for check in checks:
-        running = _Running(check, context, end)
+        running = _Running(check, context, each, end)
         started.append(running)
         if time.monotonic() < end:
             running.thread.start()
@@ -39,12 +41,13 @@ def run(checks: Sequence[Check], context: Context, total: float = TOTAL_SECONDS)
 class _Running:
     check: Check
     context: Context
+    each: float
     end: float
     begun: float = field(default_factory=time.monotonic)
     answer: tuple[Finding, float] | None = None
 
     def __post_init__(self) -> None:
-        self.deadline = min(self.begun + CHECK_SECONDS, self.end)
+        self.deadline = min(self.begun + self.each, self.end)
         self.thread = threading.Thread(target=self._look, name=f"doctor {self.check.id}", daemon=True)
 
     def _look(self) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import difflib
 import os
 import stat
@@ -12,7 +11,7 @@ from typing import Any
 from toktier import diagnostics_ring
 from toktier.config import setting_names, variable_names
 from toktier.diagnosis.context import Context
-from toktier.diagnosis.model import Code, Finding, Reason, Remedy, Status, ok, skip
+from toktier.diagnosis.model import Code, Finding, Reason, Remedy, Status, counted, ok, skip
 from toktier.errors import ConfigInvalid
 from toktier.labels import MAX_QUOTED, shown, shown_path
 
@@ -54,7 +53,7 @@ def variables(context: Context) -> Finding:
     given = sorted(name for name, value in context.environ.items() if name.startswith("TOKTIER_") and value)
     strangers = [name for name in given if name not in known]
     if not strangers:
-        return ok(f"{len(given)} TOKTIER_ variables, all known", environment=told)
+        return ok(f"{counted(len(given), 'TOKTIER_ variable')}, all known", environment=told)
     reasons = []
     for name in strangers:
         near = difflib.get_close_matches(name, known, n=1)
@@ -90,12 +89,14 @@ def _directory(fact: str, path: Path | None, what: str) -> Finding:
             Remedy("set TOKTIER_HOME to a directory, or give --home DIR", "export TOKTIER_HOME=/path/to/a/directory"),
         )
     facts: dict[str, Any] = {fact: str(path), "exists": False, "writable": False, "mode": None, "usable": False}
-    standing, status = _nearest(path)
+    standing, status, hidden = _nearest(path)
     facts["exists"] = standing == path
     shown_standing = shown_path(standing)
-    if status is None or not stat.S_ISDIR(status.st_mode):
-        code, seen = Code.DIRECTORY_NOT_A_DIRECTORY, "cannot be searched" if status is None else "is no directory"
-        return _unusable(facts, f"{shown_standing} {seen}", code, Status.FAIL if status else Status.UNKNOWN)
+    if hidden:
+        text = f"{shown_standing} may not be searched by this user"
+        return _unusable(facts, text, Code.DIRECTORY_UNREADABLE, Status.UNKNOWN)
+    if not stat.S_ISDIR(status.st_mode):
+        return _unusable(facts, f"{shown_standing} is no directory", Code.DIRECTORY_NOT_A_DIRECTORY, Status.FAIL)
     readable = os.access(standing, os.R_OK | os.X_OK)
     facts["writable"] = os.access(standing, os.W_OK | os.X_OK)
     if facts["exists"]:
@@ -130,18 +131,17 @@ def _unusable(facts: dict[str, Any], text: str, code: Code, status: Status) -> F
     )
 
 
-def _nearest(path: Path) -> tuple[Path, os.stat_result | None]:
-    """`path`, or the nearest directory above it that is there; None for the status of what may not be looked at."""
+def _nearest(path: Path) -> tuple[Path, os.stat_result, bool]:
+    """`path`, or the nearest thing above it that is there, and whether what is below it may not even be looked at."""
+    hidden = False
     for step in (path, *path.parents):
         try:
-            return step, os.stat(step)
-        except FileNotFoundError:
+            return step, os.stat(step), hidden
+        except (FileNotFoundError, NotADirectoryError):
             continue
         except OSError:
-            with contextlib.suppress(OSError):
-                return step.parent, os.stat(step.parent)
-            return step, None
-    return path, None
+            hidden = True
+    raise FileNotFoundError(path)  # the root itself is not there
 
 
 def network(context: Context) -> Finding:
@@ -175,7 +175,7 @@ def ring(context: Context) -> Finding:
     if not entries:
         text = "on, nothing recorded" if known.diagnostics else "off (TOKTIER_DIAGNOSTICS=1 keeps codes, never text)"
         return ok(text, **facts) if known.diagnostics else skip(text, **facts)
-    told = ", ".join(f"{code} {count} times" for code, count in sorted(counts.items()))
+    told = ", ".join(f"{code} {counted(count, 'time')}" for code, count in sorted(counts.items()))
     text = f"recorded: {told}; last {entries[-1]['code']} at {entries[-1]['at']}"
     fell = sorted({entry["code"] for entry in entries if entry["kind"] == diagnostics_ring.FALLBACK})
     if not fell:

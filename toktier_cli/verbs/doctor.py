@@ -54,7 +54,10 @@ def doctor(
     without: Annotated[list[str] | None, typer.Option("--skip", metavar="IDS", help="All but these.")] = None,
     list_: Annotated[bool, typer.Option("--list", help="The checks, without asking them.")] = False,
     timeout: Annotated[
-        float, typer.Option("--timeout", metavar="SECONDS", help="For the whole report; a check has 2 s at most.")
+        float,
+        typer.Option(
+            "--timeout", metavar="SECONDS", help="For the whole report; a check has two fifths of it at most."
+        ),
     ] = TOTAL_SECONDS,
     bundle: Annotated[
         str | None, typer.Option("--bundle", metavar="OUT.tar", help="Write a support bundle. It is not sent.")
