@@ -34,7 +34,7 @@ def context(tmp_path: Path, library: Path, mode: str = "", **more: bool) -> Cont
 
 
 def rows(given: Context) -> dict[str, Row]:
-    return {row.check.id: row for row in run(selected(["gpu"], [], with_family=False), given)}
+    return {row.check.id: row for row in run(selected(["gpu"], [], with_family=False), given, 60)}
 
 
 def test_two_devices_and_the_first_closed_gate(tmp_path: Path, library: Path) -> None:

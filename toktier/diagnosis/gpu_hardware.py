@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 from toktier import resources
-from toktier.diagnosis import gpu_probe
 from toktier.diagnosis.context import Context
 from toktier.diagnosis.model import Code, Finding, Reason, Remedy, Status, ok, skip
 from toktier.labels import shown
@@ -22,6 +21,7 @@ from toktier.routing.probe import probe
 from toktier.routing.vocabulary import BackendId
 from toktier.routing.vocabulary import Status as Known
 
+PROBE = str(Path(__file__).with_name("gpu_probe.py"))  # run, never imported: it would load ctypes
 DRIVER_SECONDS = 1.5  # under the deadline of a check, so that the row can say which part did not answer
 MAX_ANSWER = 1 << 20
 GPU_MIN_BYTES = 65536  # the crossover that a load assumes when nobody measured another
@@ -62,7 +62,7 @@ def answer(context: Context) -> dict[str, Any]:
 def _ask(context: Context) -> dict[str, Any]:
     if not sys.executable:
         return {"problem": "there is no interpreter to ask with"}
-    command = [sys.executable, "-I", "-S", str(gpu_probe.__file__)]
+    command = [sys.executable, "-I", "-S", PROBE]
     child = subprocess.Popen(
         command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=dict(context.environ)
     )

@@ -26,7 +26,7 @@ def report_text(document: Mapping[str, Any], *, width: int | None, colour: bool)
     if document["family"] is not None:
         lines += ["", *_family(document["family"], width)]
     counts = ", ".join(f"{count} {name}" for name, count in document["summary"].items() if count)
-    lines += ["", f"toktier {document['toktier']['version']}: {document['status']} ({counts})"]
+    lines += ["", *_folded(f"toktier {document['toktier']['version']}: {document['status']} ({counts})", width)]
     return "\n".join(lines) + "\n"
 
 
