@@ -53,6 +53,27 @@ def test_written_file_has_the_bytes_and_the_mode_whatever_the_umask(tmp_path: Pa
     assert sorted(p.name for p in tmp_path.iterdir()) == ["a", "b", "c", "d"]
 
 
+def test_a_file_of_the_users_own_has_what_his_umask_leaves(tmp_path: Path) -> None:
+    for umask in (0o000, 0o022, 0o027, 0o077):
+        before = os.umask(umask)
+        try:
+            storage.atomic_write(tmp_path / "file", b"x", mode=None)
+        finally:
+            os.umask(before)
+        assert stat.S_IMODE((tmp_path / "file").stat().st_mode) == 0o666 & ~umask
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EPERM, errno.EROFS])
+def test_the_remedy_names_what_the_user_gave_for_the_place(number: int) -> None:
+    cache, out = (
+        storage.environment_fault(OSError(number, ""), "write", "x", place).remedy or ""
+        for place in (storage.HOME, storage.OUT)
+    )
+    assert "TOKTIER_HOME" in cache
+    assert cache.replace("TOKTIER_HOME", "--out") == out
+    assert storage.environment_fault(OSError(errno.EIO, ""), "write", "x").remedy is None
+
+
 def test_a_block_that_raises_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None:
     target = tmp_path / "file"
     storage.atomic_write(target, b"old")

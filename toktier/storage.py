@@ -49,27 +49,34 @@ _FOREIGN_LOCK_SECONDS = 1.0
 _MAX_HOLDER_BYTES = 512
 
 _UNREADABLE = "make the file readable for this user"
+# What names the place of a file: the remedy for a refusal there says to give another.
+HOME, OUT = "TOKTIER_HOME", "--out"
 _REMEDIES = {
-    errno.ENOSPC: "free space on that file system, or point TOKTIER_HOME elsewhere",
-    errno.EDQUOT: "free space within the quota, or point TOKTIER_HOME elsewhere",
-    errno.EACCES: "make the directory writable, or point TOKTIER_HOME at one that is",
-    errno.EPERM: "make the directory writable, or point TOKTIER_HOME at one that is",
-    errno.EROFS: "point TOKTIER_HOME at a writable file system",
+    errno.ENOSPC: "free space on that file system, or point {} elsewhere",
+    errno.EDQUOT: "free space within the quota, or point {} elsewhere",
+    errno.EACCES: "make the directory writable, or point {} at one that is",
+    errno.EPERM: "make the directory writable, or point {} at one that is",
+    errno.EROFS: "point {} at a writable file system",
 }
 
 
-def environment_fault(error: OSError, action: str, path: str | os.PathLike[str]) -> EnvironmentFault:
-    """The host's refusal as an error that names what was tried, where, and what mends it."""
+def environment_fault(
+    error: OSError, action: str, path: str | os.PathLike[str], named_by: str = HOME
+) -> EnvironmentFault:
+    """The host's refusal as an error that names what was tried, where, and what mends it. `named_by`: what the user
+    gives to have it elsewhere, HOME or OUT."""
     reason = error.strerror or (os.strerror(error.errno) if error.errno else str(error))
     refused = action.startswith("read") and error.errno in (errno.EACCES, errno.EPERM)
     return EnvironmentFault(
         f"cannot {action} {shown_path(path)}: {reason}",
         details={"path": os.fspath(path), "errno": errno.errorcode.get(error.errno or 0, "")},
-        remedy=_UNREADABLE if refused else _REMEDIES.get(error.errno or 0),
+        remedy=_UNREADABLE if refused else _REMEDIES.get(error.errno or 0, "").format(named_by) or None,
     )
 
 
-def require_space(path: str | os.PathLike[str], needed: int, reserve: int = RESERVE_BYTES) -> None:
+def require_space(
+    path: str | os.PathLike[str], needed: int, reserve: int = RESERVE_BYTES, *, named_by: str = HOME
+) -> None:
     """Raises EnvironmentFault unless `needed` bytes and the reserve are free where `path` is, or would be made.
 
     A forecast that spares a long download: quotas are not asked, and others may fill the disk meanwhile.
@@ -97,11 +104,11 @@ def require_space(path: str | os.PathLike[str], needed: int, reserve: int = RESE
                 "reserve_bytes": reserve,
                 "available_bytes": available,
             },
-            remedy=_REMEDIES[errno.ENOSPC],
+            remedy=_REMEDIES[errno.ENOSPC].format(named_by),
         )
 
 
-def make_directory(path: str | os.PathLike[str], mode: int = DIRECTORY_MODE) -> Path:
+def make_directory(path: str | os.PathLike[str], mode: int = DIRECTORY_MODE, *, named_by: str = HOME) -> Path:
     """Makes `path` and its parents, each new one with `mode` whatever the umask. Raises EnvironmentFault."""
     directory = Path(path)
     try:
@@ -117,7 +124,7 @@ def make_directory(path: str | os.PathLike[str], mode: int = DIRECTORY_MODE) -> 
         if not directory.is_dir():
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), os.fspath(directory))
     except OSError as error:
-        raise environment_fault(error, "make the directory", directory) from None
+        raise environment_fault(error, "make the directory", directory, named_by) from None
     return directory
 
 
@@ -132,21 +139,25 @@ def sync_directory(path: str | os.PathLike[str]) -> None:
 
 
 @contextlib.contextmanager
-def atomic_writer(path: str | os.PathLike[str], mode: int = FILE_MODE) -> Iterator[IO[bytes]]:
+def atomic_writer(
+    path: str | os.PathLike[str], mode: int | None = FILE_MODE, *, named_by: str = HOME
+) -> Iterator[IO[bytes]]:
     """A binary file to write to; it becomes `path` when the block ends, and vanishes when the block raises.
 
-    The directory must exist. The final file has exactly `mode`. Raises EnvironmentFault for the host's refusals.
+    The directory must exist. The final file has exactly `mode`; None: what the umask leaves of 0666, as for any file
+    that the user himself makes. Raises EnvironmentFault for the host's refusals.
     """
     final = Path(path)
     temporary = final.parent / f"{_TEMPORARY_PREFIX}{os.getpid()}-{os.urandom(8).hex()}"
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
     try:
-        descriptor = os.open(temporary, flags, mode)
+        descriptor = os.open(temporary, flags, 0o666 if mode is None else mode)
     except OSError as error:
-        raise environment_fault(error, "write in", final.parent) from None
+        raise environment_fault(error, "write in", final.parent, named_by) from None
     try:
         with os.fdopen(descriptor, "wb") as file:
-            os.fchmod(file.fileno(), mode)
+            if mode is not None:
+                os.fchmod(file.fileno(), mode)
             yield file
             file.flush()
             os.fsync(file.fileno())
@@ -155,14 +166,14 @@ def atomic_writer(path: str | os.PathLike[str], mode: int = FILE_MODE) -> Iterat
         with contextlib.suppress(OSError):
             os.unlink(temporary)
         if isinstance(error, OSError):
-            raise _write_fault(error, final) from None
+            raise _write_fault(error, final, named_by) from None
         raise
     sync_directory(final.parent)
 
 
-def _write_fault(error: OSError, final: Path) -> EnvironmentFault:
+def _write_fault(error: OSError, final: Path, named_by: str) -> EnvironmentFault:
     """`environment_fault` of a write; where space or quota ended, also what was free when it ended."""
-    fault = environment_fault(error, "write", final)
+    fault = environment_fault(error, "write", final, named_by)
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         with contextlib.suppress(OSError):
             status = os.statvfs(final.parent)
@@ -170,11 +181,17 @@ def _write_fault(error: OSError, final: Path) -> EnvironmentFault:
     return fault
 
 
-def atomic_write(path: str | os.PathLike[str], data: bytes | bytearray | memoryview, mode: int = FILE_MODE) -> None:
-    """Writes `data` as `path`, whole or not at all. Raises EnvironmentFault; `details` of a full disk hold
-    `needed_bytes` and `available_bytes`."""
+def atomic_write(
+    path: str | os.PathLike[str],
+    data: bytes | bytearray | memoryview,
+    mode: int | None = FILE_MODE,
+    *,
+    named_by: str = HOME,
+) -> None:
+    """Writes `data` as `path`, whole or not at all, as `atomic_writer` does. Raises EnvironmentFault; `details` of a
+    full disk hold `needed_bytes` and `available_bytes`."""
     try:
-        with atomic_writer(path, mode) as file:
+        with atomic_writer(path, mode, named_by=named_by) as file:
             file.write(data)
     except EnvironmentFault as fault:
         if "available_bytes" in fault.details:

@@ -86,7 +86,7 @@ def test_a_part_taken_out_of_several_is_a_plain_bundle(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["b.tar", "b.tar.zst"])
-def test_other_umask_and_time_zone_give_the_same_bytes(tmp_path: Path, name: str) -> None:
+def test_other_umask_and_time_zone_give_the_same_bytes_and_the_umask_says_who_reads(tmp_path: Path, name: str) -> None:
     script = (
         "import os, sys; os.umask(int(sys.argv[1], 8))\n"
         "from pathlib import Path\nfrom tests.artifacts.test_bundle_format import part\n"
@@ -100,7 +100,7 @@ def test_other_umask_and_time_zone_give_the_same_bytes(tmp_path: Path, name: str
         environment = {**os.environ, "TZ": zone, "PYTHONPATH": str(ROOT)}
         subprocess.run([sys.executable, "-c", script, umask, place, name], check=True, env=environment, cwd=ROOT)
         seen.add((place / name).read_bytes())
-        assert (place / name).stat().st_mode & 0o777 == 0o644
+        assert (place / name).stat().st_mode & 0o777 == 0o666 & ~int(umask, 8)
     assert len(seen) == 1
 
 

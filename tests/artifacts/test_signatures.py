@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -85,6 +86,16 @@ def test_the_envelope_is_as_documented(world: World, tmp_path: Path, signed: Pat
     encoded = b"DSSEv1 28 application/vnd.in-toto+json %d %b" % (len(payload), payload)
     public = serialization.load_pem_public_key((tmp_path / "right.pub.pem").read_bytes())
     public.verify(base64.b64decode(envelope["signatures"][0]["sig"]), encoded)
+
+
+def test_the_umask_says_who_may_read_a_signature(world: World, tmp_path: Path, signed: Path) -> None:
+    part = alpha(world, tmp_path)
+    before = os.umask(0o077)
+    try:
+        sign_bundle(tmp_path / "mine.tar", [part.manifest], load_private_key(tmp_path / "right.pem"))
+    finally:
+        os.umask(before)
+    assert signature_path(tmp_path / "mine.tar").stat().st_mode & 0o777 == 0o600
 
 
 def test_one_signature_is_good_for_either_form(world: World, tmp_path: Path, signed: Path) -> None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import shlex
+import types
 from pathlib import Path
 from typing import Any
 
@@ -128,6 +131,25 @@ def test_a_bundle_that_nobody_pinned_is_whole_and_unpinned(command: Command) -> 
 def test_export_leaves_what_is_no_bundle_alone(command: Command, out: str) -> None:
     command("export", "alpha", "--out", out, code=7 if out.startswith("no") else 2)
     assert Path("/dev/null").is_char_device()
+
+
+@pytest.mark.parametrize("verb", ["export", "mirror"])
+@pytest.mark.parametrize("found", ["before", "while writing"])
+def test_a_full_disk_at_out_is_no_matter_of_the_home(
+    command: Command, monkeypatch: pytest.MonkeyPatch, verb: str, found: str
+) -> None:
+    def full(_: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    if found == "before":
+        none = types.SimpleNamespace(f_bavail=0, f_frsize=4096, f_blocks=1)
+        monkeypatch.setattr("toktier.storage.os.statvfs", lambda _: none)
+    else:
+        monkeypatch.setattr("toktier.storage.os.fsync", full)
+    monkeypatch.setattr("toktier_cli.verbs.artifacts_mirror.shipped_pins", lambda: command.world.pins)
+    error = command(verb, "alpha", "--out", "there.tar", code=7)["error"]
+    assert error["remedy"] == "free space on that file system, or point --out elsewhere"
+    assert error["details"]["errno"] == "ENOSPC"
 
 
 def test_the_remedy_for_unpinned_content_can_be_pasted(command: Command) -> None:

@@ -26,11 +26,10 @@ from toktier.artifacts.zstd_frame import MAX_WINDOW
 from toktier.errors import ArtifactHashMismatch, EnvironmentFault, UsageError
 from toktier.labels import escaped, shown_path
 from toktier.regular_files import open_regular
-from toktier.storage import atomic_writer, environment_fault, require_space
+from toktier.storage import OUT, atomic_writer, environment_fault, require_space
 
 COMPRESSED_SUFFIX = ".tar.zst"
 PLAIN_SUFFIX = ".tar"
-BUNDLE_MODE = 0o644  # it is made to be carried, and holds nothing secret
 ZSTD_LEVEL = 10
 
 _Write = Callable[[bytes], object]
@@ -86,7 +85,7 @@ def check_target(out: Path) -> None:
             ) from None
         return
     except OSError as error:
-        raise environment_fault(error, "write", out) from None
+        raise environment_fault(error, "write", out, OUT) from None
     if not stat.S_ISREG(status.st_mode):
         raise UsageError(
             f"{shown_path(out)} is there and is no regular file; it is left as it is",
@@ -106,9 +105,13 @@ def write_bundle(out: Path, parts: Sequence[BundlePart]) -> Written:
     parts = sorted(parts, key=lambda part: part.manifest.alias)
     index = b"" if len(parts) == 1 else encode_index(_entry(part) for part in parts)
     total = parts[0].size if len(parts) == 1 else archive_size([len(index), *(part.size for part in parts)])
-    require_space(out.parent, total // 4 if compressed else total)
+    require_space(out.parent, total // 4 if compressed else total, named_by=OUT)
     digest = hashlib.sha256()
-    with atomic_writer(out, BUNDLE_MODE) as file, _compressor(file.write, total, compressed) as write:
+    # The user's own umask says who may read it: what is registered as local/NAME may be private.
+    with (
+        atomic_writer(out, mode=None, named_by=OUT) as file,
+        _compressor(file.write, total, compressed) as write,
+    ):
         tally = _Tally(digest.update, write)
         if index:
             _write_several(tally, index, parts)

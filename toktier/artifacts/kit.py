@@ -31,7 +31,7 @@ from toktier.canonical import canonical_json
 from toktier.config import Settings
 from toktier.errors import InternalError, UsageError
 from toktier.labels import shown_path
-from toktier.storage import atomic_write, environment_fault, make_directory, sync_directory
+from toktier.storage import OUT, atomic_write, environment_fault, make_directory, sync_directory
 
 SCHEMA = "toktier.kit"
 SCHEMA_VERSION = 1
@@ -91,11 +91,11 @@ def make_kit(
         )
     out = Path(os.path.abspath(out))
     _require_free(out)
-    make_directory(out.parent, DIRECTORY_MODE)
+    make_directory(out.parent, DIRECTORY_MODE, named_by=OUT)
     try:
         aside = Path(tempfile.mkdtemp(prefix=".toktier-kit-", dir=out.parent))
     except OSError as error:
-        raise environment_fault(error, "write in", out.parent) from None
+        raise environment_fault(error, "write in", out.parent, OUT) from None
     try:
         kit, scratch = aside / "kit", aside / "scratch"
         kit.mkdir()
@@ -116,7 +116,7 @@ def make_kit(
         digest, files, size = _seal(kit, manifest)
         _rename(kit, out)
     except OSError as error:
-        raise environment_fault(error, "make a kit in", out.parent) from None
+        raise environment_fault(error, "make a kit in", out.parent, OUT) from None
     finally:
         shutil.rmtree(aside, ignore_errors=True)
     return KitReport(out, digest, size, files, target, manifest)
@@ -254,10 +254,10 @@ def _seal(kit: Path, manifest: dict[str, Any]) -> tuple[str, int, int]:
     """Writes kit.json and SHA256SUMS, fixes modes, syncs, checks; gives digest, listed files and all bytes."""
     entries = [_entry(path, kit) for path in _files(kit)]
     manifest["files"] = sorted(entries, key=lambda entry: str(entry["path"]))
-    atomic_write(kit / verify_kit.MANIFEST, canonical_json(manifest) + b"\n", FILE_MODE)
+    atomic_write(kit / verify_kit.MANIFEST, canonical_json(manifest) + b"\n", FILE_MODE, named_by=OUT)
     listed = sorted([*entries, _entry(kit / verify_kit.MANIFEST, kit)], key=lambda entry: str(entry["path"]))
     sums = "".join(f"{entry['sha256']}  {entry['path']}\n" for entry in listed)
-    atomic_write(kit / verify_kit.SUMS, sums.encode("ascii"), FILE_MODE)
+    atomic_write(kit / verify_kit.SUMS, sums.encode("ascii"), FILE_MODE, named_by=OUT)
     for path in [*_files(kit), kit / WHEELS, kit / NOTICES, kit]:
         if path.is_file():
             path.chmod(FILE_MODE)

@@ -16,7 +16,7 @@ from toktier.artifacts.mirror_source import tree_path
 from toktier.artifacts.pins import TOKENIZER_FILE, Family, PinnedFile
 from toktier.errors import ArtifactNotFound
 from toktier.regular_files import open_regular
-from toktier.storage import atomic_write, environment_fault, make_directory, require_space
+from toktier.storage import OUT, atomic_write, environment_fault, make_directory, require_space
 
 FILE_MODE, DIRECTORY_MODE = 0o644, 0o755
 SUMS = "SHA256SUMS"
@@ -79,9 +79,9 @@ def _write(file: PinnedFile, blob: Path, target: Path) -> str:
             data = stream.readall()
     except OSError as error:
         raise environment_fault(error, "read", blob) from None
-    require_space(target, len(data))
-    make_directory(target.parent, DIRECTORY_MODE)
-    atomic_write(target, data, FILE_MODE)
+    require_space(target, len(data), named_by=OUT)
+    make_directory(target.parent, DIRECTORY_MODE, named_by=OUT)
+    atomic_write(target, data, FILE_MODE, named_by=OUT)
     return "written"
 
 
@@ -98,5 +98,5 @@ def write_sums(out: Path) -> Path:
     except OSError as error:
         raise environment_fault(error, "read", error.filename or out) from None
     text = "".join(f"{digest}  {path}\n" for path, digest in sorted(lines))
-    atomic_write(out / SUMS, text.encode("utf-8", "surrogateescape"), FILE_MODE)
+    atomic_write(out / SUMS, text.encode("utf-8", "surrogateescape"), FILE_MODE, named_by=OUT)
     return out / SUMS

@@ -28,7 +28,7 @@ from toktier.errors import (
 )
 from toktier.labels import escaped, shown, shown_path
 from toktier.regular_files import open_regular
-from toktier.storage import atomic_write, environment_fault
+from toktier.storage import OUT, atomic_write, environment_fault
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
@@ -90,7 +90,7 @@ def sign_bundle(bundle: Path, parts: Iterable[BundleManifest], key: Ed25519Priva
         "payloadType": PAYLOAD_TYPE,
         "signatures": [{"keyid": key_id, "sig": base64.b64encode(key.sign(_pae(payload))).decode("ascii")}],
     }
-    atomic_write(signature_path(bundle), canonical_json(envelope) + b"\n", 0o644)
+    atomic_write(signature_path(bundle), canonical_json(envelope) + b"\n", mode=None, named_by=OUT)
     return key_id
 
 
