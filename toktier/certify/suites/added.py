@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from toktier.certify.levels import Level
 from toktier.certify.representatives import NEIGHBOURS, class_members
 from toktier.certify.suite import Suite, SuitePlan, blocks_of
+from toktier.program import unicode
 from toktier.program.layout import NormalizerOp
 from toktier.program.normalizer import UNICODE_FORMS, NormalizerStep, normalize
 
@@ -27,10 +28,11 @@ if TYPE_CHECKING:
 # Texts of each kind, in all; a token gets at least LEAST of them.
 BUDGET = {Level.QUICK: 10_000, Level.STANDARD: 300_000, Level.EXHAUSTIVE: 1_500_000}
 LEAST = {Level.QUICK: 1, Level.STANDARD: 8, Level.EXHAUSTIVE: 64}
-WHITE = (" ", "\t", "\n", "\r\n", "\u00a0", "\u2003", "\u3000", "\x85", "\u2028", "\x1c", "\u200b", "▁")
+NEARLY_WHITE = ("\r\n", "\x1c", "\u180e", "\u200b", "\u2060", "\ufeff", "▁")
 RUNS = (1, 2, 3, 7)
 PLAIN_AT_QUICK = frozenset(("alone", "adjacent", "overlapping", "white_space"))
 _DECOMPOSE = (NormalizerStep(NormalizerOp.NFD, ""),)
+DOCUMENT = 256  # code points shown in one text
 BLOCK = 150_000  # code points, a call counted as sixteen
 
 
@@ -46,6 +48,7 @@ class AddedSuite(Suite):
         "every added token alone, adjacent, overlapping, cut short, in other cases, among runs of white space and in"
         " each context of character classes, its flags heeded, and as ordinary text in plain mode"
     )
+    version = 2
 
     def plan(self, subject: Subject, level: Level, seed: int) -> SuitePlan:
         tokens = subject.spec.added_tokens
@@ -107,6 +110,8 @@ def _kinds(subject: Subject, seed: int) -> dict[str, Callable[[int], Sequence[st
         for size in range(1, len(content)):
             prefixes.setdefault(content[:size], []).append(index)
 
+    first_word = next((index for index, each in enumerate(placed) if each.token.single_word), None)
+
     def adjacent(index: int) -> Sequence[str]:
         content = contents[index]
         return _Lazy(2 * len(contents), lambda place: content + " " * (place % 2) + contents[place // 2])
@@ -132,6 +137,7 @@ def _kinds(subject: Subject, seed: int) -> dict[str, Callable[[int], Sequence[st
         "cut_short": lambda index: _distinct(_cut_short(contents[index])),
         "other_cases": lambda index: _distinct(_other_cases(contents[index])),
         "white_space": lambda index: _distinct(_white_space(contents[index])),
+        "word_characters": lambda index: _word_characters(contents[index]) if index == first_word else (),
         "contexts": contexts,
         "normal_forms": lambda index: _distinct(normal_forms(index)),
     }
@@ -146,6 +152,7 @@ def _cut_short(content: str) -> Iterator[str]:
         yield content[:at]
         yield content[at:]
         yield content[:at] + " " + content[at:]
+        yield content[:at] + content  # a match begins where the one that failed ended
     for at in range(len(content)):
         yield content[:at] + content[at + 1 :]
         yield content[:at] + content[at] + content[at:]
@@ -159,12 +166,24 @@ def _other_cases(content: str) -> Iterator[str]:
 
 
 def _white_space(content: str) -> Iterator[str]:
-    for blank, run in product(WHITE, RUNS):
+    white = [chr(cp) for low, high in unicode.white_space() for cp in range(low, high + 1)]
+    for blank, run in product((*white, *NEARLY_WHITE), RUNS):
         space = blank * run
         yield space + content
         yield content + space
         yield f"a{space}{content}{space}b"
         yield content + space + content
+
+
+def _word_characters(content: str) -> Sequence[str]:
+    """Every code point behind the token, DOCUMENT to a text: which are word characters shows in whether it matches."""
+    code_points = [cp for cp in range(0x110000) if not 0xD800 <= cp < 0xE000]
+
+    def document(place: int) -> str:
+        shown = code_points[place * DOCUMENT : (place + 1) * DOCUMENT]
+        return "".join([f"{content}{chr(cp)}. " for cp in shown])
+
+    return _Lazy(-(-len(code_points) // DOCUMENT), document)
 
 
 def _variants(steps: tuple[NormalizerStep, ...], placed: PlacedToken) -> Iterator[str]:

@@ -26,6 +26,7 @@ SEPARATOR = "\n|"
 JOINED = 24_000  # code points of a batched text
 BLOCK = 200_000  # code points of a block, a text counted as sixteen more
 SINGLES = {Level.QUICK: 1_000, Level.STANDARD: 150_000}  # of each kind; exhaustive takes all
+MANY_MARKS = (30, 31, 32, 33, 34, 64, 129, 300)  # native/engine/unicode_form.cpp orders runs beyond 32 in another way
 HANGUL = range(0xAC00, 0xD7A4)
 CODE_POINTS = 0x110000 - 0x800
 ONE_IN = 16  # at quick: of the code points beyond the first plane that no step looks at
@@ -37,6 +38,7 @@ class NormalizationSuite(TextSuite):
         "every code point, composing pair, decomposition and order of two marks, composition blocked and not, jamo, and"
         " the strings of Replace, Prepend, Strip and Lowercase at edges, through the whole pipeline with offsets"
     )
+    version = 2
 
     def plan(self, subject: Subject, level: Level, seed: int) -> SuitePlan:
         steps = subject.spec.normalizer
@@ -155,6 +157,9 @@ def _mark_orders(ccc: dict[int, int], compositions: dict[tuple[int, int], int], 
             yield chr(base) + _text(pair)
             yield "q" + _text(pair)
             yield chr(base) + _text(pair) + chr(third)
+    everything = [cp for marks in classes.values() for cp in marks]
+    for length in MANY_MARKS:
+        yield _text([0x61, *rng.choices(everything, k=length)])
     for number, marks in classes.items():  # equal classes keep their order
         for mark in marks:
             yield "e" + chr(mark) + chr(rng.choice(marks)) + chr(rng.choice(classes[rng.choice(list(classes))]))

@@ -32,6 +32,7 @@ EDGES: dict[str, tuple[int, ...]] = {
 KEPT_BYTES = 1 << 20  # native/engine/encoder.cpp, kept_bytes: larger buffers are given back
 CACHED_PIECES = 2 << 16  # entries of the largest cache: more distinct pieces push others out
 ALIGNMENTS = 64
+NEAR_PIECES = 6  # of each length
 BLOCK = 300_000  # code points, of which a call counts sixteen
 
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
@@ -48,9 +49,10 @@ class ScannerSuite(TextSuite):
     name = "scanner"
     meaning = (
         "edges of the engine's loops: pieces around each block and lot, runs of each class and tokens around each "
-        "cached length and merge form, every ASCII byte and wide characters at each of 64 alignments; above quick "
-        "caches that overflow and buffers that are given back"
+        "cached length and merge form, pieces that differ little, every ASCII byte and wide characters at each of 64 "
+        "alignments; above quick caches that overflow and buffers that are given back"
     )
+    version = 2
 
     def plan(self, subject: Subject, level: Level, seed: int) -> SuitePlan:
         groups = {
@@ -59,6 +61,7 @@ class ScannerSuite(TextSuite):
             "piece_count_texts": _piece_counts(),
             "token_length_texts": _token_lengths(subject),
             "text_length_texts": _text_lengths(),
+            "near_piece_texts": _near_pieces(subject, seed),
             "cache_texts": _caches(subject, seed) if level is not Level.QUICK else [],
         }
         lists = {name: list(texts) for name, texts in groups.items()}
@@ -142,6 +145,30 @@ def _text_lengths() -> Iterator[str]:
     for size in _around((lock, 2 * lock), 2):
         yield ("word " * size)[:size]
         yield ("中é " * size).encode()[:size].decode(errors="ignore")
+
+
+def _near_pieces(subject: Subject, seed: int) -> Iterator[str]:
+    """Pieces of each cached length that differ in one place only, or in their last token, one after the other: a cache
+    tells them apart. Of tokens: pieces of many ids are not cached at all."""
+    words: dict[int, list[str]] = {}
+    for token in subject.spec.model.vocabulary:
+        if len(token) >= 2 and token.isascii() and token.isalpha():
+            words.setdefault(len(token), []).append(token)
+    rng = random.Random(f"scanner near {seed}")
+    pools = [pool for size, pool in sorted(words.items()) if size <= 12][-6:]
+    endings = [pool for pool in pools if len(pool) > 1]
+    for size in range(4, EDGES["bytes of cached pieces"][-1] + 2) if endings else ():
+        for _ in range(NEAR_PIECES):
+            front = ""
+            while len(front) < size:
+                front += rng.choice(rng.choice(pools))
+            one, other = rng.sample(rng.choice(endings), 2)
+            front = front[-size:][: max(0, size - len(one))]
+            yield f"{front}{one}\n{front}{other}\n{front}{one}"
+    for size in _around(EDGES["bytes of cached pieces"]):
+        piece = (_LETTERS * 3)[:size]
+        others = (f"{piece[:at]}{'z' if piece[at] != 'z' else 'a'}{piece[at + 1 :]}" for at in range(size))
+        yield "\n".join((piece, *others))
 
 
 def _caches(subject: Subject, seed: int) -> Iterator[str]:
