@@ -94,7 +94,7 @@ def artifact(context: Context) -> Finding:
             (Reason(Code.ARTIFACT_ABSENT, "no file", "a file"),),
         )
     offline = context.settings.offline
-    then = "and the network may not be used" if offline else "the first load brings it"
+    then = "the network may not be used" if offline else "the first load brings it"
     return Finding(
         Status.FAIL if offline else Status.WARN,
         f"{found.name} is not on this host; {then}",
