@@ -52,6 +52,7 @@ def test_version_needs_no_framework(tmp_path: Path) -> None:
         ["artifacts", "list", "--json"],
         ["help", "exit-codes"],
         ["config", "show"],
+        ["doctor", "--json"],
         ["encode", "--family", "toktier_mini", "hello"],
         ["count", "--family", "toktier_mini", "README.md"],
     ],
