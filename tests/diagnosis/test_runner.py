@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import threading
 import time
 from collections.abc import Callable
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.material import ROOT
 from toktier.config import Config
 from toktier.diagnosis import report
 from toktier.diagnosis.checks import CHECKS, selected
@@ -154,3 +156,17 @@ def test_once_is_once_and_an_error_is_told_to_everyone() -> None:
         context,
     )
     assert [row.finding.reasons[0].code for row in rows] == [Code.CONFIG_INVALID] * 2
+
+
+def test_the_page_lists_every_check() -> None:
+    """docs/doctor.md names ids, and whether they are required, as the table has them."""
+    told = dict(
+        re.findall(r"^\| `([a-z_.]+)` \|.*\| (yes|no) \|$", (ROOT / "docs" / "doctor.md").read_text("utf-8"), re.M)
+    )
+    assert told == {check.id: "yes" if check.required else "no" for check in CHECKS}
+
+
+def test_codes_are_frozen() -> None:
+    """Reason codes: append only."""
+    assert len(Code) == len({code.value for code in Code}) == 32
+    assert all(re.fullmatch(r"[A-Z_]+", code.value) for code in Code)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ from toktier.artifacts.pins import TOKENIZER_FILE, shipped_pins
 from toktier.diagnosis import artifacts
 from toktier.diagnosis.context import Context
 from toktier.diagnosis.model import Code, Finding, Reason, Remedy, Status, ok, skip
-from toktier.errors import ProgramCorrupt, ProgramUnsupported, ToktierError
+from toktier.errors import ConfigInvalid, ProgramCorrupt, ProgramUnsupported, ToktierError
 from toktier.evidence.admission import admission
 from toktier.labels import shown_path
 from toktier.program import engine_identity
@@ -30,13 +30,15 @@ from toktier.regular_files import open_regular
 from toktier.routing.plan import Plan, ProgramFacts, Request, plan
 from toktier.routing.probe import probe
 from toktier.routing.vocabulary import BackendId, Device, parse_backend
+from toktier.storage import environment_fault
 
 MAX_PROGRAM_BYTES = 1 << 30
 
 
 @dataclass(frozen=True)
 class Look:
-    """A tokenizer as this host has it. `status`: ok, missing or damaged; `path` None unless ok."""
+    """A tokenizer as this host has it. `status`: ok, missing, damaged, or refused (it cannot be read, or nothing has
+    this name; `error` says why); `path` None unless ok."""
 
     name: str
     is_family: bool
@@ -48,12 +50,23 @@ class Look:
 
 
 def look(context: Context) -> Look:
-    return context.once("family.look", lambda: _look(context))
+    """Raises ConfigInvalid alone."""
+    return context.once("family.look", lambda: _look_or_refusal(context))
 
 
-def _look(context: Context) -> Look:
-    name = context.family
-    assert name is not None
+def _look_or_refusal(context: Context) -> Look:
+    name = context.family or ""
+    try:
+        return _look(context, name)
+    except ConfigInvalid:
+        raise
+    except ToktierError as error:
+        return Look(name, False, "refused", None, None, error=error)
+    except OSError as error:
+        return Look(name, False, "refused", None, None, error=environment_fault(error, "read", name))
+
+
+def _look(context: Context, name: str) -> Look:
     store = ArtifactCache.readable(context.settings)
     local_name = is_local_name(name)
     if not local_name and name not in shipped_pins().families:
@@ -80,6 +93,9 @@ def artifact(context: Context) -> Finding:
     if found.status == "ok":
         assert found.sha256 is not None
         return ok(f"{found.name} is here, SHA-256 {found.sha256[:12]} hashed now", **facts)
+    if found.status == "refused":
+        assert found.error is not None
+        return replace(artifacts.refused(found.error), facts=facts)
     if found.status == "damaged":
         assert found.error is not None
         told = artifacts.refused(found.error)

@@ -14,6 +14,7 @@ from toktier.diagnosis.context import Context
 from toktier.diagnosis.model import Code, Finding, Reason, Remedy, Status, counted, ok, skip
 from toktier.errors import ConfigInvalid
 from toktier.labels import MAX_QUOTED, shown, shown_path
+from toktier.routing.vocabulary import parse_backend
 
 # Variables that others made and that change what happens here: told as set or unset, never with their values.
 FOREIGN_VARIABLES = (
@@ -26,6 +27,7 @@ _PROXIES = ("HTTPS_PROXY", "HTTP_PROXY", "ALL_PROXY")
 def settings(context: Context) -> Finding:
     try:
         known = context.settings
+        parse_backend(known.tokenizer)  # any word passes for a name until a load looks for the backend
     except ConfigInvalid as error:
         return Finding(
             Status.FAIL,
