@@ -245,3 +245,7 @@ def token_mutants(
 ) -> dict[str, Any]:
     """The same for the one-pass form: 0 next, 1 actions, 2 end of text. `refused`: changes that the program reader does
     not take, not in `tested`; `equivalent`: no text tells them from the tables; `survivors`: neither killed nor that."""
+
+# In a build with TOKTIER_FAULTS only (native/engine/faults.h).
+def set_fault(name: str) -> None:
+    """Plants one fault in the engine of this process, "" for none. Not while anything is encoded."""

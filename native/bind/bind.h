@@ -54,6 +54,7 @@ constexpr Py_ssize_t kReleaseGilFrom = 2048;  // bytes of text
 void register_compile(nanobind::module_& m);
 void register_program(nanobind::module_& m);
 void register_counters(nanobind::module_& m);
+void register_faults(nanobind::module_& m);
 void register_coverage(nanobind::module_& m);
 void register_boundary_mutants(nanobind::module_& m);
 void register_build_facts(nanobind::module_& m);

@@ -9,6 +9,7 @@ NB_MODULE(_native, m) {
   register_compile(m);
   register_program(m);
   register_counters(m);
+  register_faults(m);
   register_coverage(m);
   register_boundary_mutants(m);
   register_build_facts(m);

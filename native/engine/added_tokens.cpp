@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "counters.h"
+#include "faults.h"
 
 namespace toktier {
 
@@ -41,7 +42,8 @@ bool AddedTokenScan::find(AddedMatch& match) {
     std::uint32_t node = m.root_child[text_[i]], end = i + 1, best = TT_NONE;
     if (node == TT_NONE) continue;
     for (;;) {
-      if (m.token[node] != TT_NONE && (end == size_ || !tt_is_continuation(text_[end]))) {
+      const bool seen = !(TOKTIER_FAULT(added_at_end) && end == size_);
+      if (m.token[node] != TT_NONE && seen && (end == size_ || !tt_is_continuation(text_[end]))) {
         best = m.token[node];
         match = {i, end, best};
       }
@@ -55,6 +57,7 @@ bool AddedTokenScan::find(AddedMatch& match) {
     }
     TOKTIER_COUNT(matcher_steps, end - i);
     if (best != TT_NONE) return true;
+    if (TOKTIER_FAULT(added_restart)) i = end;
   }
   return false;
 }
@@ -97,9 +100,13 @@ bool AddedTokenScan::next(AddedMatch& match) {
   if (matcher_.empty()) return false;
   while (find(match)) {
     at_ = match.end;  // a match that is passed over consumes its range too
-    const std::uint32_t flags = program_.added[match.token].flags;
-    if (plain_ && (flags & TT_ADDED_SPECIAL) != 0) continue;
-    if ((flags & TT_ADDED_SINGLE_WORD) != 0 && (is_word_before(match.begin) || is_word_at(match.end))) continue;
+    std::uint32_t flags = program_.added[match.token].flags;
+    if (TOKTIER_FAULT(added_strips_swapped))
+      flags = (flags & ~6u) | (flags & TT_ADDED_LSTRIP) << 1 | (flags & TT_ADDED_RSTRIP) >> 1;
+    if (plain_ && (flags & TT_ADDED_SPECIAL) != 0 && !TOKTIER_FAULT(added_special_in_plain)) continue;
+    if ((flags & TT_ADDED_SINGLE_WORD) != 0 &&
+        (is_word_before(match.begin) || (is_word_at(match.end) && !TOKTIER_FAULT(added_word_at_end))))
+      continue;
     if ((flags & TT_ADDED_LSTRIP) != 0) match.begin = space_begin(match.begin);
     if ((flags & TT_ADDED_RSTRIP) != 0) match.end = space_end(match.end);
     if (match.begin > match.end)

@@ -2,6 +2,7 @@
 // program, a byte-level decoder alone, needs only the bytes of each token.
 #include <cstring>
 
+#include "faults.h"
 #include "lossy_utf8.h"
 #include "program.h"
 
@@ -62,7 +63,8 @@ void byte_fallback(Tokens& tokens) {
     if (validate_utf8(run) == std::string_view::npos)
       out.push_back(run);
     else
-      for (std::size_t i = 0; i < run.size(); ++i) out.emplace_back("\xEF\xBF\xBD");
+      for (std::size_t i = TOKTIER_FAULT(decoder_malformed) ? run.size() - 1 : 0; i < run.size(); ++i)
+        out.emplace_back("\xEF\xBF\xBD");
     run.clear();
   };
   for (std::string& token : tokens) {
@@ -113,7 +115,7 @@ void strip(Tokens& tokens, const DecoderOp& op) {
 
 bool skipped(const Program& p, std::uint32_t id, bool skip_special_tokens) {
   return id >= p.n_ids || (p.token_flags[id] & TT_TOKEN_EXISTS) == 0 ||
-         (skip_special_tokens && (p.token_flags[id] & TT_TOKEN_SPECIAL) != 0);
+         (skip_special_tokens && !TOKTIER_FAULT(decoder_special) && (p.token_flags[id] & TT_TOKEN_SPECIAL) != 0);
 }
 
 }  // namespace

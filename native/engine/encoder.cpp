@@ -4,6 +4,7 @@
 
 #include "added_tokens.h"
 #include "counters.h"
+#include "faults.h"
 #include "normalizer.h"
 #include "piece_encoder.h"
 #include "splitter.h"
@@ -82,14 +83,17 @@ void Context::State::core(std::string_view text, const EncodeOptions& options) {
   added.clear();
   matched.clear();
   surfaces = options.surfaces;
-  trims = options.offsets && options.post_process && program.flag(TT_FLAG_TRIM_OFFSETS);
+  trims = options.offsets && options.post_process && program.flag(TT_FLAG_TRIM_OFFSETS) && !TOKTIER_FAULT(trim_ignored);
   const auto* const bytes = reinterpret_cast<const std::uint8_t*>(text.data());
   const auto size = static_cast<std::uint32_t>(text.size());
   if (size == 0) return;
   if (options.offsets) {
     origin.resize(size);
     std::uint32_t index = TT_NONE;
-    for (std::uint32_t i = 0; i < size; ++i) origin[i] = index += !tt_is_continuation(bytes[i]);
+    for (std::uint32_t i = 0; i < size; ++i) {
+      origin[i] = index += !tt_is_continuation(bytes[i]);
+      if (TOKTIER_FAULT(offset_of_astral) && bytes[i] >= 0xF0) ++index;
+    }
   }
   const Segment whole{bytes, size, options.offsets ? origin.data() : nullptr};
   AddedTokenScan scan(program, 0, bytes, size, options.plain);
@@ -108,7 +112,7 @@ void Context::State::raw_segment(const Segment& raw, const EncodeOptions& option
   AddedTokenScan scan(program, 1, segment.text, segment.size, options.plain);
   AddedMatch match;
   for (std::uint32_t end = 0;; end = scan.kept_end()) {
-    const bool found = scan.next(match);
+    const bool found = !TOKTIER_FAULT(added_second_pass) && scan.next(match);
     const std::uint32_t begin = found ? match.begin : segment.size;
     if (end < begin) normalized_segment(segment.part(end, begin));
     if (!found) break;
@@ -121,10 +125,12 @@ void Context::State::normalized_segment(const Segment& given) {
   if (program.flag(TT_FLAG_ADD_PREFIX_SPACE) && segment.text[0] != ' ') {
     prefixed.text.clear();
     prefixed.text.push(' ');
+    if (TOKTIER_FAULT(prefix_space_twice) && segment.text[0] >= 0xF0) prefixed.text.push(' ');
     prefixed.text.append(segment.text, segment.size);
     if (segment.origin != nullptr) {
       prefixed.origin.clear();
       prefixed.origin.push(segment.origin[0]);
+      if (TOKTIER_FAULT(prefix_space_twice) && segment.text[0] >= 0xF0) prefixed.origin.push(segment.origin[0]);
       prefixed.origin.append(segment.origin, segment.size);
     }
     TOKTIER_COUNT(bytes_copied, segment.size + 1);
@@ -140,6 +146,7 @@ void Context::State::normalized_segment(const Segment& given) {
       const std::uint32_t last = lot.count - 1;
       encoder.encode(segment, lot.position, lot.value, last, tokens);
       lot.position[0] = lot.position[last];
+      if (TOKTIER_FAULT(lot_border) && !scan.done()) lot.position[0] = lot.position[last - 1];
       lot.value[0] = lot.value[last];
       lot.count = 1;
     }
@@ -213,7 +220,7 @@ Layout lay_out(const Program& p, std::size_t size, const EncodeOptions& options)
   const std::uint64_t room = options.add_special_tokens ? special : 0;
   // Special tokens that leave less than nothing: the reference's subtraction wraps, and it truncates nothing.
   if (conf[TT_CONF_TRUNC_ON] != 0 && room <= conf[TT_CONF_TRUNC_MAX]) {
-    const std::uint64_t limit = conf[TT_CONF_TRUNC_MAX] - room;
+    const std::uint64_t limit = conf[TT_CONF_TRUNC_MAX] - room + TOKTIER_FAULT(truncation_room);
     if (size > limit) {
       if (limit > 0 && conf[TT_CONF_TRUNC_STRIDE] >= limit)
         throw SettingsError{conf[TT_CONF_TRUNC_STRIDE] == TT_NONE
@@ -233,7 +240,7 @@ Layout lay_out(const Program& p, std::size_t size, const EncodeOptions& options)
   if (conf[TT_CONF_PAD_MODE] != TT_PAD_NONE) {
     const std::size_t length = l.total();
     std::uint64_t wanted = conf[TT_CONF_PAD_MODE] == TT_PAD_FIXED ? conf[TT_CONF_PAD_FIXED] : length;
-    const std::uint32_t multiple = conf[TT_CONF_PAD_MULTIPLE];
+    const std::uint32_t multiple = TOKTIER_FAULT(padding_multiple) ? 0 : conf[TT_CONF_PAD_MULTIPLE];
     if (multiple != 0 && multiple != TT_NONE && wanted % multiple != 0) wanted += multiple - wanted % multiple;
     if (wanted > length) (conf[TT_CONF_PAD_LEFT] != 0 ? l.pad_before : l.pad_after) = wanted - length;
   }
@@ -258,6 +265,8 @@ void Context::encode(std::string_view text, const EncodeOptions& options, Result
   out.ids.insert(out.ids.end(), l.pad_before, pad);
   if (l.before != 0) out.ids.insert(out.ids.end(), p.before.data, p.before.data + l.before);
   out.ids.insert(out.ids.end(), s.tokens.ids.data() + l.begin, s.tokens.ids.data() + l.end);
+  if (TOKTIER_FAULT(template_order))
+    std::rotate(out.ids.begin() + l.pad_before, out.ids.end() - (l.end - l.begin), out.ids.end());
   if (l.after != 0) out.ids.insert(out.ids.end(), p.after.data, p.after.data + l.after);
   out.ids.insert(out.ids.end(), l.pad_after, pad);
   if (options.offsets) {

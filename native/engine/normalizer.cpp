@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "counters.h"
+#include "faults.h"
 
 namespace toktier {
 
@@ -25,6 +26,7 @@ void replace_literal(const NormalizerOp& op, const Segment& in, Rewriter& out) {
     if (hit == nullptr) break;
     const auto begin = static_cast<std::uint32_t>(static_cast<const std::uint8_t*>(hit) - in.text);
     const auto end = static_cast<std::uint32_t>(begin + length);
+    if (TOKTIER_FAULT(replace_at_end) && end == in.size) break;
     // The reference removes the match and inserts after it, so the origin is that of the match's last character.
     out.replace(begin, end, bytes_of(op.b), static_cast<std::uint32_t>(op.b.size()),
                 in.origin == nullptr ? 0 : in.origin[end - 1]);

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <new>
 
+#include "faults.h"
 #include "shared/target.h"
 
 namespace toktier {
@@ -35,6 +36,7 @@ struct PieceKey {
       std::memset(word, 0, sizeof word);
       std::memcpy(word, p, n);
     }
+    if (TOKTIER_FAULT(cache_key) && Words == 4) word[3] = 0;
     word[Words - 1] |= std::uint64_t{n | (part ? 0x80u : 0u)} << 56;
   }
   bool operator==(const PieceKey& other) const {
@@ -100,7 +102,8 @@ class PieceCache {
     Entry* e = set_of(key);
     e[1] = e[0];
     e[0].key = key;
-    for (std::uint32_t i = 0; i < Ids; ++i) e[0].ids[i] = i < count ? ids[i] : TT_NONE;
+    const std::uint32_t kept = TOKTIER_FAULT(cache_full) && count == Ids ? Ids - 1 : count;
+    for (std::uint32_t i = 0; i < Ids; ++i) e[0].ids[i] = i < kept ? ids[i] : TT_NONE;
   }
 
  private:

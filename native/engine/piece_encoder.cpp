@@ -6,6 +6,7 @@
 #include <functional>
 
 #include "counters.h"
+#include "faults.h"
 
 namespace toktier {
 
@@ -27,6 +28,8 @@ void PieceEncoder::encode(const Segment& segment, const std::uint32_t* bounds, c
       const std::uint32_t size = bound[k + 1] - bound[k];
       if (size > ShortCache::Key::longest) continue;
       keys[k].set(segment.text + bound[k], size, segment.size - bound[k], false);
+      if (TOKTIER_FAULT(block_border) && k == ahead - 1 && bound[k] - bound[k - 1] <= ShortCache::Key::longest)
+        keys[k] = keys[k - 1];
       sets[k] = short_.prefetch(keys[k]);
     }
     std::uint32_t* ids = out.ids.room(ahead * ShortCache::most_ids);
@@ -87,7 +90,9 @@ bool PieceEncoder::look_up(const Stretch& s) {
   }
   if (s.size > max_piece_) return false;
   const std::uint32_t id = tt_find_piece(program_.pieces, text_ + s.begin, s.size);
-  if (id == TT_NONE || (!s.is_piece && (program_.token_flags[id] & TT_TOKEN_REACHABLE) == 0)) return false;
+  if (id == TT_NONE || ((!s.is_piece || TOKTIER_FAULT(ignore_merges_off)) && !TOKTIER_FAULT(parts_as_pieces) &&
+                        (program_.token_flags[id] & TT_TOKEN_REACHABLE) == 0))
+    return false;
   remember(s, &id, 1);
   emit(id, s.position, s.position + s.size);
   return true;
@@ -143,6 +148,7 @@ void PieceEncoder::emit(std::uint32_t id, std::uint32_t begin, std::uint32_t end
 void PieceEncoder::merge_and_emit(const Stretch* stretch, std::uint32_t position) {
   auto count = static_cast<std::uint32_t>(symbols_.size());
   TOKTIER_COUNT(merge_steps, count);
+  if (TOKTIER_FAULT(small_border) && count == TT_SMALL_PIECE) --count;
   count = count <= TT_SMALL_PIECE ? tt_merge_small(program_.pairs, symbols_.data(), count) : merge_long(count);
   if (stretch != nullptr && count <= WideCache::most_ids) {
     std::uint32_t ids[WideCache::most_ids] = {};
@@ -162,11 +168,12 @@ std::uint32_t PieceEncoder::merge_long(std::uint32_t count) {
   heap_.clear();
   const auto look = [&](std::uint32_t i, std::uint32_t after) {
     TtSymbol& s = symbols_[i];
-    const TtMerge m = after < count ? tt_find_merge(program_.pairs, s.id, symbols_[after].id) : TtMerge{TT_NONE, TT_NONE};
+    const bool pair = after < count - TOKTIER_FAULT(heap_last_pair);
+    const TtMerge m = pair ? tt_find_merge(program_.pairs, s.id, symbols_[after].id) : TtMerge{TT_NONE, TT_NONE};
     TOKTIER_COUNT(pair_probes, 1);
     s.rank = m.rank;
     s.product = m.product;
-    if (m.rank != TT_NONE) heap_.push(std::uint64_t{m.rank} << 32 | i);
+    if (m.rank != TT_NONE) heap_.push(std::uint64_t{m.rank} << 32 | (TOKTIER_FAULT(heap_tie) ? ~i : i));
     return m.rank != TT_NONE;
   };
   const auto later = std::greater<std::uint64_t>();
@@ -181,7 +188,7 @@ std::uint32_t PieceEncoder::merge_long(std::uint32_t count) {
     const std::uint64_t top = heap_[heap_.size() - 1];
     heap_.resize(heap_.size() - 1);
     TOKTIER_COUNT(merge_steps, 1);
-    const auto at = static_cast<std::uint32_t>(top);
+    const auto at = static_cast<std::uint32_t>(TOKTIER_FAULT(heap_tie) ? ~top : top);
     TtSymbol& s = symbols_[at];
     if (s.rank != top >> 32) continue;
     const std::uint32_t gone = links_[at].next, after = links_[gone].next, before = links_[at].previous;
@@ -247,7 +254,7 @@ void PieceEncoder::encode_incomplete_bytes(std::uint32_t size) {
 // A piece of a model of code points.
 void PieceEncoder::encode_characters(std::uint32_t size) {
   const std::uint32_t unk = program_.conf[TT_CONF_UNK_ID];
-  const bool fuse = program_.flag(TT_FLAG_FUSE_UNK);
+  const bool fuse = program_.flag(TT_FLAG_FUSE_UNK) && !TOKTIER_FAULT(unknown_unfused);
   symbols_.clear();
   part_ = {};
   std::uint32_t pending = 0;  // bytes of the unknown token that is still open; byte-fallback symbols go before it
@@ -271,7 +278,10 @@ void PieceEncoder::encode_characters(std::uint32_t size) {
       ascii_before = false;
       const auto has_fallback = [&](std::uint8_t b) { return program_.fallback[b] != TT_NONE; };
       if (program_.fallback.size != 0 && std::all_of(text_ + i, text_ + i + length, has_fallback)) {
-        for (std::uint32_t k = 0; k < length; ++k) push_symbol(program_.fallback[text_[i + k]], 1, i, false, Join::unknown);
+        for (std::uint32_t k = 0; k < length; ++k) {
+          const std::uint32_t from = TOKTIER_FAULT(fallback_symbol) && k > 0 && k + 1 == length ? k - 1 : k;
+          push_symbol(program_.fallback[text_[i + from]], 1, i, false, Join::unknown);
+        }
       } else if (unk != TT_NONE) {
         if (pending != 0 && !fuse) {
           push_symbol(unk, pending, i, false, Join::unknown);

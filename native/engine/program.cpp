@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "faults.h"
 #include "program_check.h"
 #include "program_sections.h"
 
@@ -397,6 +398,7 @@ std::shared_ptr<const Program> open_program(const std::uint8_t* data, std::size_
   const Sections sections = read_sections(data, size);
   auto program = std::make_shared<Program>();
   Opener(sections, *program).run();
+  plant_in_tables(*program);
   return program;
 }
 

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "counters.h"
+#include "faults.h"
 #include "normalizer.h"
 
 namespace toktier {
@@ -61,6 +62,7 @@ void order_marks(FormScratch& s) {
     }
     std::size_t end = begin + 1;
     while (end < items.size() && items[end].combining_class != 0) ++end;
+    if (TOKTIER_FAULT(form_many_marks) && end - begin > 32) return;
     if (end - begin <= 32) {
       for (std::size_t i = begin + 1; i < end; ++i) {
         const Item moved = items[i];
@@ -87,7 +89,7 @@ void compose_items(const FormTables& form, Scratch<Item>& items) {
   std::uint32_t last_class = 0;  // of what stands between the starter and here; 0: nothing
   for (std::size_t i = 0; i < items.size(); ++i) {
     const Item item = items[i];
-    if (starter != nothing && (last_class == 0 || last_class < item.combining_class)) {
+    if (starter != nothing && (last_class == 0 || last_class < item.combining_class + TOKTIER_FAULT(form_blocked))) {
       const std::uint32_t made = composite(form, items[starter].cp, item.cp);
       if (made != TT_NONE) {
         items[starter].cp = made;
@@ -145,7 +147,7 @@ void rewrite_unit(const Program& program, bool compose, const Segment& in, std::
       std::fill_n(made.origin.room(length), length, in.origin[s.positions[from]]);
       made.origin.advance(length);
     }
-    if (!inserted) next += 1 + static_cast<std::size_t>(-item.change);
+    if (!inserted) next += 1 + static_cast<std::size_t>(TOKTIER_FAULT(form_alignment) ? 0 : -item.change);
   }
   const auto size = static_cast<std::uint32_t>(made.text.size());
   const bool same =
@@ -163,7 +165,8 @@ void rewrite_form(const Program& program, bool compose, const Segment& in, FormS
   for (std::uint32_t i = 0; i < in.size;) {
     if (program.ascii_inert && inert) {  // ASCII begins a unit of its own: skip it eight bytes at a time
       std::uint64_t eight;
-      while (in.size - i >= 8 && (std::memcpy(&eight, text + i, 8), (eight & 0x8080808080808080ull) == 0)) i += 8, unit = i - 1;
+      while (in.size - i >= 8 && (std::memcpy(&eight, text + i, 8), (eight & 0x8080808080808080ull) == 0))
+        i += 8, unit = i - !TOKTIER_FAULT(form_ascii_unit);
       if (i >= in.size) break;
     }
     std::uint32_t length = 1;

@@ -1,0 +1,158 @@
+// The planted fault of the process, and what the faults in tables change; empty in an ordinary build. Changed tables are
+// copies that stay until the process ends: only tests open such programs.
+#include "faults.h"
+
+#ifdef TOKTIER_FAULTS
+#include <algorithm>
+#include <deque>
+#include <iterator>
+#include <string_view>
+#include <vector>
+
+#include "program.h"
+
+namespace toktier {
+
+Fault planted_fault = Fault::none;
+
+bool plant_fault(std::string_view name) {
+  constexpr std::string_view names[] = {
+      "",  // Fault::none
+#define TOKTIER_FAULT_ROW(name, on, what) #name,
+#include "faults.def"
+#undef TOKTIER_FAULT_ROW
+  };
+  const auto* const found = std::find(std::begin(names), std::end(names), name);
+  if (found == std::end(names)) return false;
+  planted_fault = static_cast<Fault>(found - names);
+  return true;
+}
+
+namespace {
+
+template <typename T>
+T* copy_of(const T* from, std::size_t size) {
+  static std::deque<std::vector<T>> kept;
+  return kept.emplace_back(from, from + size).data();
+}
+
+template <typename T>
+T* own(Array<T>& table) {
+  T* const copy = copy_of(table.data, table.size);
+  table.data = copy;
+  return copy;
+}
+
+// Entry of a code point in a two-stage trie, its block now its own: stage 1 points to a copy of the block.
+template <typename T>
+void set_in_trie(const std::uint16_t*& stage1, const T*& stage2, std::uint32_t cp, T value) {
+  std::uint16_t* const blocks = copy_of(stage1, TT_TRIE_STAGE1);
+  const std::size_t count = *std::max_element(blocks, blocks + TT_TRIE_STAGE1) + std::size_t{1};
+  std::vector<T> values(stage2, stage2 + count * TT_TRIE_BLOCK);
+  values.insert(values.end(), stage2 + std::size_t{blocks[cp >> TT_TRIE_SHIFT]} * TT_TRIE_BLOCK,
+                stage2 + (std::size_t{blocks[cp >> TT_TRIE_SHIFT]} + 1) * TT_TRIE_BLOCK);
+  values[count * TT_TRIE_BLOCK + (cp & (TT_TRIE_BLOCK - 1))] = value;
+  blocks[cp >> TT_TRIE_SHIFT] = static_cast<std::uint16_t>(count);
+  stage1 = blocks;
+  stage2 = copy_of(values.data(), values.size());
+}
+
+// The one-pass step that the last character of an ASCII text takes, from the start of a segment.
+std::uint32_t& step_of(Program& p, std::string_view text) {
+  std::size_t row = std::size_t{p.boundary.token_start} * p.boundary.n_class;
+  for (std::size_t i = 0; i + 1 < text.size(); ++i) row = p.steps[row + p.ascii_class[static_cast<int>(text[i])]] >> 8;
+  return p.steps[row + p.ascii_class[static_cast<int>(text.back())]];
+}
+
+// Live merges as places in the pair table, by rank.
+std::vector<std::size_t> merges_by_rank(const Program& p) {
+  std::vector<std::size_t> places;
+  for (std::size_t i = 0; i <= p.pairs.mask; ++i)
+    if (p.pairs.slots[i * 4] != TT_NONE) places.push_back(i * 4);
+  std::sort(places.begin(), places.end(), [&](auto a, auto b) { return p.pairs.slots[a + 2] < p.pairs.slots[b + 2]; });
+  return places;
+}
+
+void plant_in_boundaries(Program& p) {
+  TtBoundary& b = p.boundary;
+  if (TOKTIER_FAULT(class_of_one)) set_in_trie(b.class1, b.class2, 0xA4D0, static_cast<std::uint8_t>(tt_class(b, '!')));
+  if (TOKTIER_FAULT(class_of_ascii)) p.ascii_class[0x1F] = p.ascii_class['z'];
+  if (TOKTIER_FAULT(step_to_start)) {
+    std::uint32_t& step = step_of(p, "!\n");
+    step = (b.token_start * b.n_class) << 8 | (step & 0xFF);
+  }
+  if (TOKTIER_FAULT(cut_added)) step_of(p, "!\r\n") |= TT_BOUNDARY;
+  if (TOKTIER_FAULT(cut_missed)) step_of(p, "'sa") &= ~3u;
+  if (TOKTIER_FAULT(look_ahead)) step_of(p, "\t\ta") ^= 3u << 2;  // of the oldest undecided position: boundary to none
+  if (TOKTIER_FAULT(look_ahead_at_end)) {
+    std::uint8_t* const verdicts = copy_of(b.token_end, b.n_token);
+    b.token_end = verdicts;
+    verdicts[(step_of(p, "\t\t") >> 8) / b.n_class] ^= TT_BOUNDARY;
+  }
+  if (TOKTIER_FAULT(matrix_entry)) {
+    std::uint8_t* const values = copy_of(b.matrix, std::size_t{b.n_left} * b.n_right);
+    b.matrix = values;
+    const std::uint32_t left = tt_left_step(b, b.left_start, tt_class(b, 'a'));
+    values[left * b.n_right + tt_right_step(b, b.right_end, tt_class(b, '1'))] = TT_NO_BOUNDARY;
+  }
+}
+
+void plant_in_form(Program& p) {
+  FormTables& f = p.form;
+  if (TOKTIER_FAULT(form_inert)) set_in_trie(p.quick.stage1, p.quick.stage2, 0x344, std::uint8_t{0});
+  if (TOKTIER_FAULT(form_composition)) own(f.compositions)[f.compositions.size / 6 * 3 + 2] = TT_NONE;
+  if (TOKTIER_FAULT(form_class)) own(f.classes)[f.classes.size / 4 * 2 + 1] = 1;
+  if (TOKTIER_FAULT(form_decomposition)) {
+    std::uint64_t row = f.decompositions.size - 3;
+    while (f.decompositions[row + 2] != 1) row -= 3;
+    own(f.decomposed)[f.decompositions[row + 1]] = f.decompositions[row];
+  }
+}
+
+void plant_in_merges(Program& p) {
+  if (p.pairs.mask == 0) return;
+  const std::vector<std::size_t> places = merges_by_rank(p);
+  std::uint32_t* const slots = copy_of(p.pairs.slots, (std::size_t{p.pairs.mask} + 1) * 4);
+  p.pairs.slots = slots;
+  std::uint32_t* const middle = slots + places[places.size() / 2];
+  if (TOKTIER_FAULT(merge_dropped)) middle[2] = middle[3] = TT_NONE;
+  if (TOKTIER_FAULT(merge_product)) middle[3] = slots[places[places.size() / 2 + 1] + 3];
+  if (!TOKTIER_FAULT(rank_swapped)) return;
+  const auto is_byte = [&](std::uint32_t id) { return p.raw_text(id).size() == 1; };
+  for (const std::size_t one : places)
+    for (const std::size_t two : places) {
+      std::uint32_t *const a = slots + one, *const b = slots + two;
+      if (a == b || a[1] != b[0] || !is_byte(a[0]) || !is_byte(a[1]) || !is_byte(b[1])) continue;
+      std::swap(a[2], b[2]);
+      return;
+    }
+}
+
+void plant_in_bytes(Program& p) {
+  if (TOKTIER_FAULT(byte_symbol)) {
+    std::uint32_t* const symbols = copy_of(p.byte_symbol, 256);
+    p.byte_symbol = symbols;
+    symbols[0xEE] = symbols[0xEF];
+  }
+  if (TOKTIER_FAULT(join_missed)) {
+    std::uint8_t* const matrix = copy_of(p.join_bytes, 8192);
+    p.join_bytes = matrix;
+    constexpr std::uint32_t bit = std::uint32_t{'s'} << 8 | 't';
+    matrix[bit >> 3] &= static_cast<std::uint8_t>(~(1u << (bit & 7)));
+  }
+  if (TOKTIER_FAULT(decoder_byte)) own(p.decode_bytes)[p.decode_bytes.size / 2] ^= 1;
+}
+
+}  // namespace
+
+void plant_in_tables(Program& p) {
+  if (TOKTIER_FAULT(space_of_one)) set_in_trie(p.chars.stage1, p.chars.stage2, 0x2009, std::uint8_t{0});
+  if (TOKTIER_FAULT(word_of_one)) set_in_trie(p.chars.stage1, p.chars.stage2, 0xA4D0, std::uint8_t{0});
+  if (p.boundary.n_token != 0) plant_in_boundaries(p);
+  if (p.form.compositions.size != 0) plant_in_form(p);
+  if (TOKTIER_FAULT(merge_dropped) || TOKTIER_FAULT(merge_product) || TOKTIER_FAULT(rank_swapped)) plant_in_merges(p);
+  if (p.byte_symbol != nullptr) plant_in_bytes(p);
+}
+
+}  // namespace toktier
+#endif
