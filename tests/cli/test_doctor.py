@@ -404,6 +404,26 @@ def test_a_bundle(here: Here, tmp_path: Path) -> None:
         assert "toktier/api.py" in member("installed.json")
 
 
+@pytest.mark.ci
+@pytest.mark.unsanitized
+def test_a_bundle_takes_the_last_certifications_without_their_texts(here: Here, tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    env = environment(home, TINY_FAULT="ids", PYTHONPATH=str(ROOT))
+    command = [sys.executable, "tests/certify/tiny_suites.py", "certify", "toktier_mini"]
+    failed = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True)
+    assert failed.returncode == 1, failed.stderr
+    out = tmp_path / "x.tar"
+    listed = [m["name"] for m in check_document(here("doctor", "--json", "--bundle", str(out)))["members"]]
+    assert "certify/00.json" in listed
+    with tarfile.open(out) as tar:
+        file = tar.extractfile("certify/00.json")
+        assert file is not None
+        told = json.loads(file.read())
+    assert told["outcome"] == "failed"
+    assert told["totals"]["mismatches"] > 0
+    assert "failures" not in told
+
+
 def test_the_same_report_gives_the_same_bundle(here: Here, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("toktier.diagnosis.report.time.strftime", lambda *_: "2026-01-01T00:00:00Z")
     monkeypatch.setattr("toktier_cli.verbs.doctor.selected", lambda *_, **__: [Check("a.b", "?", lambda _: ok("x"))])

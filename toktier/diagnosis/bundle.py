@@ -128,7 +128,8 @@ def _certifications(state: Path) -> list[tuple[str, dict[str, Any]]]:
                 continue
             plan = document["plan"]
             told = {key: plan[key] for key in ("artifact", "backend", "engine", "reference", "level")}
-            told |= {key: document[key] for key in ("digest", "outcome", "totals", "reasons", "build")}
+            told |= {key: document[key] for key in ("digest", "outcome", "totals", "build")}
+            told["reasons"] = [{key: reason[key] for key in ("code", "suite")} for reason in document["reasons"]]
             found.append((f"{number:02}", told))
         return found
     return []
