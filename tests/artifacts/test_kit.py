@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import shutil
 import stat
 import subprocess
 import sys
+import zipfile
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -242,10 +244,16 @@ def bundled(tmp_path: Path, index: Path) -> Bundled:
     document["root_digest"] = root_digest(document)
     table = json.dumps(document).encode()
     pins = parse_pins(table)
-    own = make_wheel(tmp_path / "ours", "toktier", requires=["a"], tag=TAG, members={PINS_MEMBER: table})
+    requires = ["a", "cryptography>=42; extra == 'sign'"]
+    own = make_wheel(tmp_path / "ours", "toktier", requires=requires, tag=TAG, members={PINS_MEMBER: table})
     settings = resolve_settings(Config(home=tmp_path / "home", offline=True), environ={})
     ArtifactCache(settings.require_cache()).store(pins.family("alpha").tokenizer, data)
     return Bundled(pins, own, settings)
+
+
+def pins_of(wheel: Path) -> dict[str, bytes]:
+    with zipfile.ZipFile(wheel) as archive:
+        return {PINS_MEMBER: archive.read(PINS_MEMBER)}
 
 
 def test_a_family_comes_in_the_bundle_and_what_lacks_is_said(tmp_path: Path, bundled: Bundled) -> None:
@@ -258,8 +266,9 @@ def test_a_family_comes_in_the_bundle_and_what_lacks_is_said(tmp_path: Path, bun
     assert report.digest == bundled.make(tmp_path / "out" / "again", ("alpha", "mini")).digest
 
 
-@pytest.mark.ci
-def test_a_signed_kit(tmp_path: Path, bundled: Bundled) -> None:
+def test_a_signed_kit_carries_what_verifies_it(tmp_path: Path, bundled: Bundled, index: Path) -> None:
+    make_wheel(index, "cryptography", "42", requires=["cffi"])
+    make_wheel(index, "cffi")
     serialization = pytest.importorskip("cryptography.hazmat.primitives.serialization")
     ed25519 = pytest.importorskip("cryptography.hazmat.primitives.asymmetric.ed25519")
     key = tmp_path / "key.pem"
@@ -269,6 +278,21 @@ def test_a_signed_kit(tmp_path: Path, bundled: Bundled) -> None:
     report = bundled.make(tmp_path / "out" / "kit", sign_key=key)
     assert report.manifest["signature"] == "bundle.tar.sig.json"
     assert (report.path / "bundle.tar.sig.json").is_file()
+    assert [wheel["name"] for wheel in report.manifest["wheels"]] == ["a", "cffi", "cryptography"]
+    text = (report.path / "INSTALL.txt").read_text("ascii")
+    assert f'    pip install --no-index --find-links wheels "{bundled.own.name}[sign]"\n' in text
+    assert "    toktier artifacts import bundle.tar --verify-key PUBLIC.pem\n" in text
+    raw = serialization.load_pem_private_key(key.read_bytes(), None).public_key().public_bytes_raw()
+    assert f"the id {hashlib.sha256(raw).hexdigest()}.\n" in text
+    assert max(map(len, text.splitlines())) <= 120
+    unsigned = bundled.make(tmp_path / "out" / "unsigned")
+    assert [wheel["name"] for wheel in unsigned.manifest["wheels"]] == ["a"]
+    (index / "cffi-1-py3-none-any.whl").unlink()
+    with pytest.raises(SourceUnreachable, match="cffi"):
+        bundled.make(tmp_path / "out" / "lacking", sign_key=key)
+    old = make_wheel(tmp_path / "old", "toktier", requires=["a"], tag=TAG, members=pins_of(bundled.own))
+    with pytest.raises(UsageError, match="has no extra sign"):
+        replace(bundled, own=old).make(tmp_path / "out" / "old", sign_key=key)
     with pytest.raises(UsageError, match="part of our wheel"):
         bundled.make(tmp_path / "out" / "none", ("mini",), sign_key=key)
 

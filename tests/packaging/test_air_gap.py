@@ -16,12 +16,13 @@ import sys
 import tempfile
 import zipfile
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
 import tokenizers
 
+from tests.artifacts.test_signatures import key_pair
 from tests.cli.command import check_document, environment, run, validator
 from tests.support.material import ROOT
 from toktier.artifacts.pins import shipped_pins
@@ -89,14 +90,18 @@ class Connected:
     ids: list[int]
 
 
+def pip_settings() -> dict[str, str]:
+    """pip as it is set up here: the wheels come from the index that it knows."""
+    pip = {name: value for name, value in os.environ.items() if name.startswith("PIP_")}
+    return {"PIP_NO_INDEX": "", "HOME": os.environ.get("HOME", "/"), **pip}
+
+
 @pytest.fixture(scope="module")
 def connected(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> Connected:
     place = tmp_path_factory.mktemp("connected-side")
     source = shared / "artifacts" / "deepseek_v4.json.zst"
     assert run("artifacts", "import", str(source), home=place / "home").code == 0
-    # pip as it is set up here: the wheels come from the index that it knows.
-    pip = {name: value for name, value in os.environ.items() if name.startswith("PIP_")}
-    here = {"PIP_NO_INDEX": "", "HOME": os.environ.get("HOME", "/"), **pip}
+    here = pip_settings()
     out = str(place / "kit")
     said = run(
         "artifacts", "kit", FAMILY, "toktier_mini", "--out", out, "--json", home=place / "home", env=here, timeout=900
@@ -184,6 +189,33 @@ def test_from_nothing_to_token_ids_without_a_network(connected: Connected, host:
         assert "/env/bin/toktier" in log, "the log is of something else"
         calls = [line for line in log.splitlines() if "connect(" in line]
         assert [line for line in calls if "AF_UNIX" not in line] == []
+
+
+def test_a_signed_kit_is_verified_where_there_is_nothing_but_python(
+    connected: Connected, host: Host, tmp_path: Path
+) -> None:
+    for name in ("right", "wrong"):
+        key_pair(tmp_path, name)
+    (wheel,) = connected.kit.glob("toktier-*.whl")
+    line = ("artifacts", "kit", FAMILY, "--out", str(tmp_path / "kit"), "--wheel", str(wheel), "--sign")
+    made = run(*line, str(tmp_path / "right.pem"), home=connected.kit.parent / "home", env=pip_settings(), timeout=900)
+    assert made.code == 0, made.stderr
+    signed = replace(host, kit=host.place / "signed")
+    shutil.copytree(tmp_path / "kit", signed.kit)
+    verify, install, import_, *_ = lines_to_type(signed.kit)
+    assert (install.endswith('[sign]"'), import_) == (
+        True,
+        "toktier artifacts import bundle.tar --verify-key PUBLIC.pem",
+    )
+    ok(signed.shell(verify))
+    host.make_environment()
+    ok(signed.shell(install))
+    for name, code in (("wrong", 5), ("right", 0)):
+        shutil.copyfile(tmp_path / f"{name}.pub.pem", host.place / "PUBLIC.pem")
+        (host.place / "PUBLIC.pem").chmod(0o644)
+        ran = signed.shell(import_.replace("PUBLIC.pem", "../PUBLIC.pem"))
+        assert ran.returncode == code, ran.stdout + ran.stderr
+    assert ": signed by " in ran.stdout
 
 
 def test_no_path_of_the_first_machine_is_in_the_kit(connected: Connected) -> None:

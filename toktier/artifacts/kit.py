@@ -23,7 +23,7 @@ from typing import Any
 from toktier.artifacts import verify_kit
 from toktier.artifacts.export import export_bundle
 from toktier.artifacts.fetch import fetch, not_found
-from toktier.artifacts.kit_wheels import dependency_wheels, own_pins, own_wheel, target_of
+from toktier.artifacts.kit_wheels import SIGN_EXTRA, dependency_wheels, own_pins, own_wheel, require_extra, target_of
 from toktier.artifacts.pins import Family, Pins, shipped_pins
 from toktier.artifacts.signatures import signature_path
 from toktier.artifacts.wheel_target import Target, Wheel
@@ -40,6 +40,7 @@ WHEELS = "wheels"
 NOTICES = "notices"
 VERIFIER = "verify_kit.py"
 INSTALL = "INSTALL.txt"
+PUBLIC_KEY = "PUBLIC.pem"  # what INSTALL.txt calls the key that the receiver brings
 DEFAULT_TIMEOUT = 600.0
 FILE_MODE, DIRECTORY_MODE = 0o644, 0o755  # carried to another user, who has to read it
 # Where wheels carry them: PEP 639, PEP 770, or our own data.
@@ -103,16 +104,23 @@ def make_kit(
         own = own_wheel(wheel, scratch, timeout, notify)
         _require_equal_pins(families, pins, own_pins(own), own)
         target = target_of(own, python, platform)
+        extras = frozenset() if sign_key is None else frozenset({SIGN_EXTRA})
+        for extra in extras:
+            require_extra(own, target, extra)
         for family in bundled:
             _bring(family, settings, pins, notify)
         missing: dict[str, list[str]] = {}
+        signed_by = None
         if bundled:
             names = [family.name for family in bundled]
             exported = export_bundle(names, pins, settings, kit / BUNDLE, sign_key=sign_key)
             missing = {entry.family.name: list(entry.missing) for entry in exported.families}
+            signed_by = exported.signed_by
         notify(f"downloading what toktier needs on {target}")
-        wheels = dependency_wheels(own, target, scratch, offline=settings.offline, timeout=timeout)
+        wheels = dependency_wheels(own, target, scratch, extras=extras, offline=settings.offline, timeout=timeout)
         manifest = _fill(kit, own, wheels, target, families, missing)
+        install = install_text(own, target, families, bundled=bool(bundled), signed_by=signed_by)
+        (kit / INSTALL).write_text(install, "ascii")
         digest, files, size = _seal(kit, manifest)
         _rename(kit, out)
     except OSError as error:
@@ -167,7 +175,7 @@ def _fill(
     families: list[Family],
     missing: dict[str, list[str]],
 ) -> dict[str, Any]:
-    """Everything but kit.json and SHA256SUMS; gives what kit.json will say, but for the list of files."""
+    """Everything but INSTALL.txt, kit.json and SHA256SUMS; gives what kit.json will say, but for the list of files."""
     shutil.copyfile(own.path, kit / own.path.name)
     (kit / WHEELS).mkdir()
     for wheel in wheels:
@@ -175,7 +183,6 @@ def _fill(
     shutil.copyfile(verify_kit.__file__, kit / VERIFIER)
     _copy_notices(own, kit)
     bundled, signature = (kit / BUNDLE).exists(), signature_path(kit / BUNDLE)
-    (kit / INSTALL).write_text(install_text(own, target, families, bundled), "ascii")
     return {
         "schema": SCHEMA,
         "schema_version": SCHEMA_VERSION,
@@ -219,8 +226,9 @@ def _copy_notices(own: Wheel, kit: Path) -> None:
                 (folder / match["name"]).write_bytes(archive.read(info))
 
 
-def install_text(own: Wheel, target: Target, families: list[Family], bundled: bool) -> str:
-    """INSTALL.txt: the lines to type on the other host, in the order in which they are typed."""
+def install_text(own: Wheel, target: Target, families: list[Family], *, bundled: bool, signed_by: str | None) -> str:
+    """INSTALL.txt: the lines to type on the other host, in the order in which they are typed. `signed_by`: the id of
+    the key that signed the bundle."""
     lines = [
         f"toktier {own.version} for {target} or newer",
         "",
@@ -234,9 +242,21 @@ def install_text(own: Wheel, target: Target, families: list[Family], bundled: bo
         f"To install, in this folder, with the pip of a Python {target.python_text} environment",
         f"(for example: python{target.python_text} -m venv ~/toktier; . ~/toktier/bin/activate):",
         "",
-        f"    pip install --no-index --find-links {WHEELS} {own.path.name}",
+        f"    pip install --no-index --find-links {WHEELS} {own.path.name}"
+        if signed_by is None
+        else f'    pip install --no-index --find-links {WHEELS} "{own.path.name}[{SIGN_EXTRA}]"',
     ]
-    lines += [f"    toktier artifacts import {BUNDLE}"] if bundled else []
+    if bundled and signed_by is None:
+        lines += [f"    toktier artifacts import {BUNDLE}"]
+    elif bundled:
+        lines += [
+            "",
+            f"The bundle is signed by the Ed25519 key with the id {signed_by}.",
+            f"To import it only if that holds, with the public half of that key as {PUBLIC_KEY} (take it over another",
+            "way than this folder: a key that came with it proves nothing):",
+            "",
+            f"    toktier artifacts import {BUNDLE} --verify-key {PUBLIC_KEY}",
+        ]
     lines += [
         "",
         "To see that it works:",

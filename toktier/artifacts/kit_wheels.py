@@ -30,6 +30,7 @@ from toktier.labels import shown
 
 OWN_NAME = "toktier"
 PINS_MEMBER = "toktier/data/tables/artifact_pins.json"
+SIGN_EXTRA = "sign"  # brings what verifies signatures
 MAX_PINS_BYTES = 64 << 20
 MAX_ROUNDS = 5
 CONNECT_SECONDS = "15"
@@ -104,13 +105,32 @@ def target_of(wheel: Wheel, python: str | None, platform: str | None) -> Target:
     return target
 
 
-def dependency_wheels(own: Wheel, target: Target, scratch: Path, *, offline: bool, timeout: float) -> list[Wheel]:
-    """Wheels of everything that our own wheel needs on `target`, by name; downloaded into `scratch`, wheels only.
+def require_extra(own: Wheel, target: Target, extra: str) -> None:
+    """UsageError where our own wheel knows no such extra: pip would install it without, and only warn."""
+    if len(list(own.needs(target, frozenset({extra})))) == len(list(own.needs(target, frozenset()))):
+        raise UsageError(
+            f"{own.path.name} has no extra {extra}, so what is signed could not be verified where it is installed",
+            details={"wheel": own.path.name, "extra": extra},
+            remedy="python3 tools/dev.py wheel  # in a checkout; then --wheel FILE",
+        )
+
+
+def dependency_wheels(
+    own: Wheel,
+    target: Target,
+    scratch: Path,
+    *,
+    extras: frozenset[str] = frozenset(),
+    offline: bool,
+    timeout: float,
+) -> list[Wheel]:
+    """Wheels of everything that our own wheel with `extras` needs on `target`, by name; downloaded into `scratch`,
+    wheels only.
 
     `offline`: pip asks no index, only the folders that its own settings name (PIP_FIND_LINKS). `timeout` in seconds for
     each round. Raises SourceUnreachable naming the requirement.
     """
-    asked = _spelled(_own_needs(own, target))
+    asked = _spelled(_own_needs(own, target, extras))
     for number in range(MAX_ROUNDS):
         folder = scratch / str(number)
         folder.mkdir()
@@ -123,7 +143,7 @@ def dependency_wheels(own: Wheel, target: Target, scratch: Path, *, offline: boo
                 details={"wheel": wheels[OWN_NAME].path.name},
                 remedy="check pip's index settings (`pip config list`)",
             )
-        needed, lacking = _closure(own, wheels, target)
+        needed, lacking = _closure(_own_needs(own, target, extras), wheels, target)
         if not lacking:
             return [wheels[name] for name in sorted(needed)]
         asked |= _spelled(lacking)
@@ -135,8 +155,8 @@ def dependency_wheels(own: Wheel, target: Target, scratch: Path, *, offline: boo
     )
 
 
-def _own_needs(own: Wheel, target: Target) -> list[Requirement]:
-    return [r for r in own.needs(target, frozenset()) if canonicalize_name(r.name) != OWN_NAME]
+def _own_needs(own: Wheel, target: Target, extras: frozenset[str]) -> list[Requirement]:
+    return [r for r in own.needs(target, extras) if canonicalize_name(r.name) != OWN_NAME]
 
 
 def _spelled(requirements: list[Requirement]) -> set[str]:
@@ -149,11 +169,11 @@ def _spelled(requirements: list[Requirement]) -> set[str]:
     return spelled
 
 
-def _closure(own: Wheel, wheels: dict[str, Wheel], target: Target) -> tuple[set[str], list[Requirement]]:
-    """Names of the wheels that are needed, and the requirements that none of them meets."""
+def _closure(first: list[Requirement], wheels: dict[str, Wheel], target: Target) -> tuple[set[str], list[Requirement]]:
+    """Names of the wheels that `first` and they themselves need, and the requirements that none of them meets."""
     reached: dict[str, frozenset[str]] = {}
     lacking: list[Requirement] = []
-    queue = _own_needs(own, target)
+    queue = list(first)
     while queue:
         requirement = queue.pop()
         name = canonicalize_name(requirement.name)
