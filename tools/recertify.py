@@ -34,6 +34,7 @@ from toktier.routing.probe import probe  # noqa: E402
 
 WORK = REPOSITORY / "build" / "recertify"
 SHARED = REPOSITORY.parent / "shared" / "artifacts"
+CORPUS = REPOSITORY.parent / "shared" / "corpus"  # real text, from standard on: recorded by digest, not committed
 BACKEND = "fast_cpu"
 # What unpinned files are called: by the package that published them, never by the model that it names, except where
 # the content is known to be another's.
@@ -109,7 +110,8 @@ def certify(name: str, path: Path, version: str, level: str) -> Path | None:
         code = subprocess.call([*map(str, command), "--resume", str(run), str(path)])
     else:
         shutil.rmtree(run, ignore_errors=True)
-        code = subprocess.call([*map(str, command), str(path), "--level", level, "--out", str(run)])
+        corpus = ["--corpus", str(CORPUS)] if level != "quick" and CORPUS.is_dir() else []
+        code = subprocess.call([*map(str, command), str(path), "--level", level, "--out", str(run), *corpus])
     return run / "evidence.json" if code == 0 else None
 
 
