@@ -26,6 +26,7 @@ LAYERS: list[set[str]] = [
     {"toktier.diagnostics_ring"},
     {"toktier._native"},
     {"toktier.program", "toktier.text_parts"},
+    {"toktier.inspection"},
     {"toktier.conversion"},
     {"toktier.artifacts"},
     {"toktier.backends"},

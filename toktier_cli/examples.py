@@ -26,6 +26,8 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
     "inspect": (
         ("toktier inspect", "every pinned family"),
         ("toktier inspect tokenizer.json", "what a file is, what it equals, what serves it"),
+        ("toktier inspect qwen3_8b --tables", "the long tables too"),
+        ("toktier inspect old/tokenizer.json new/tokenizer.json", "where the IDs of two tokenizers can differ"),
         ("toktier inspect Qwen/Qwen3-0.6B", "what was audited of a repository"),
     ),
     "doctor": (

@@ -37,6 +37,7 @@ REPLACED = (
     (re.compile(r"(evidence of the registry, level quick), [0-9,]+ texts"), r"\1, <count> texts"),
     (re.compile(r'"fingerprint": "[0-9a-f]{64}"'), '"fingerprint": "<digest>"'),
     (re.compile(r"^fingerprint  [0-9a-f]{64}$", re.MULTILINE), "fingerprint  <digest>"),
+    (re.compile(r", fingerprint [0-9a-f]{64}$", re.MULTILINE), ", fingerprint <digest>"),
 )
 
 

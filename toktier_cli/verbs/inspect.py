@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +21,7 @@ from toktier.routing.vocabulary import BackendId, Reason, RoutingPolicy, Status
 from toktier_cli import options
 from toktier_cli.invocation import Invocation, Result
 from toktier_cli.table import columns, size
+from toktier_cli.verbs.inspect_text import served_lines, table_lines
 from toktier_cli.verbs.program_text import program_lines
 
 if TYPE_CHECKING:
@@ -38,20 +40,40 @@ class _File:
     meta: dict[str, Any] | None
     unsupported: ProgramUnsupported | None
     named: str
+    image: bytes | mmap.mmap | None = None
+
+    def tables(self) -> dict[str, Any] | None:
+        """The long tables; None beyond the compiler."""
+        if self.image is None or self.meta is None:
+            return None
+        from toktier.inspection.listing import listing, stages
+
+        return {**listing(memoryview(self.image), self.meta), "stages": stages(self.meta)}
 
 
 def inspect(
     ctx: typer.Context,
-    what: Annotated[str | None, typer.Argument(metavar="[FAMILY|FILE|REPO_ID]", show_default=False)] = None,
+    what: Annotated[
+        list[str] | None, typer.Argument(metavar="[FAMILY|FILE|REPO_ID] [OTHER]", show_default=False)
+    ] = None,
     family: options.Family = None,
     file: options.File = None,
     revision: Annotated[
         str | None, typer.Option(metavar="REV", help="Branch, tag or commit of REPO_ID.", show_default=False)
     ] = None,
+    tables: Annotated[
+        bool,
+        typer.Option(
+            "--tables", help="Also the long tables, which --json always has: patterns, cuts, added tokens, ..."
+        ),
+    ] = False,
 ) -> Result:
     """What is pinned (without an argument: everything), or what a tokenizer.json is.
 
     For a file: pipeline, automata, merges, added tokens, fingerprint, which pinned artifact it equals, what serves it.
+
+    For two files or families: every part in which they differ, with a text that both encode differently. Exit code 0:
+    the same tokenizer; 1: not.
 
     For a repository (OWNER/NAME): which revision was audited and as which family, and the file where this host has it,
     in the hub's cache or among the imported artifacts. Nothing is downloaded.
@@ -65,22 +87,28 @@ def inspect(
     it, so that applying rules once in rank order would not do.
     """
     invocation: Invocation = ctx.obj
-    given = [value for value in (what, family, file) if value is not None]
-    if len(given) > 1:
-        raise UsageError("expected one FAMILY, FILE or REPO_ID", remedy="toktier inspect --help")
+    given = [value for value in (*(what or ()), family, file) if value is not None]
+    if len(given) > 2:
+        raise UsageError("expected one or two of FAMILY, FILE and REPO_ID", remedy="toktier inspect --help")
+    if len(given) == 2 and (revision is not None or tables):
+        raise UsageError("--revision and --tables are of one tokenizer", remedy="toktier inspect --help")
     pins = shipped_pins()
     settings = options.settings_of(invocation)
     cache = ArtifactCache.readable(settings)
     if not given:
         return _all(pins)
+    if len(given) == 2:
+        from toktier_cli.verbs.inspect_pair import inspect_pair
+
+        return inspect_pair(given[0], given[1], pins, cache)
     name = given[0]
-    if what is not None and _is_repository(name):
-        return _one_repository(name, revision, pins, settings)
+    if what and _is_repository(name):
+        return _one_repository(name, revision, pins, settings, tables)
     if revision is not None:
         raise UsageError("--revision is of a repository (OWNER/NAME)", remedy="toktier inspect --help")
     if file is not None or (name not in pins.families and options.looks_like_path(name)):
-        return _one_file(Path(name), pins, settings, cache)
-    return _one_family(survey(pins.family(name), cache, deep=True), settings)
+        return _one_file(Path(name), pins, settings, cache, tables)
+    return _one_family(survey(pins.family(name), cache, deep=True), settings, tables)
 
 
 def _is_repository(name: str) -> bool:
@@ -120,7 +148,7 @@ def _pinned(state: FamilyState) -> dict[str, Any]:
     }
 
 
-def _one_family(state: FamilyState, settings: Settings) -> Result:
+def _one_family(state: FamilyState, settings: Settings, tables: bool) -> Result:
     """Pins of a family, and the file itself where it is on this host."""
     here = next((f.path for f in state.files if f.file.name == TOKENIZER_FILE and f.status == "ok"), None)
     file = None if here is None else _examine(here, settings, sha256=None, named=state.family.name)
@@ -136,10 +164,10 @@ def _one_family(state: FamilyState, settings: Settings) -> Result:
             "certification": None if file is None else _certification(file, settings),
         }
 
-    return Result("inspect_family", document, lambda: "".join(_family_text(state, file, settings)))
+    return Result("inspect_family", document, lambda: "".join(_family_text(state, file, settings, tables)))
 
 
-def _family_text(state: FamilyState, file: _File | None, settings: Settings) -> Iterator[str]:
+def _family_text(state: FamilyState, file: _File | None, settings: Settings, tables: bool) -> Iterator[str]:
     family = state.family
     yield f"family       {family.name}\n"
     if family.repo_id is not None:
@@ -153,10 +181,10 @@ def _family_text(state: FamilyState, file: _File | None, settings: Settings) -> 
     if file is None:
         yield f"not here     toktier artifacts fetch {family.name}\n"
     else:
-        yield from _file_lines(file, settings)
+        yield from _file_lines(file, settings, tables)
 
 
-def _one_repository(repo_id: str, revision: str | None, pins: Pins, settings: Settings) -> Result:
+def _one_repository(repo_id: str, revision: str | None, pins: Pins, settings: Settings, tables: bool) -> Result:
     """What the tables say of a repository, and its tokenizer.json where it is on this host."""
     from toktier.artifacts import pretrained
     from toktier.artifacts.siblings import BASIS_MEANINGS, shipped_siblings
@@ -216,12 +244,12 @@ def _one_repository(repo_id: str, revision: str | None, pins: Pins, settings: Se
             yield f"equals       {resolution['family']}, {resolution['basis']}\n"
         else:
             yield f"equals       nothing known: {unidentified}\n"
-        yield from _file_lines(file, settings, unidentified)
+        yield from _file_lines(file, settings, tables, unidentified)
 
     return Result("inspect_repository", document, lambda: "".join(text()))
 
 
-def _one_file(path: Path, pins: Pins, settings: Settings, cache: ArtifactCache | None) -> Result:
+def _one_file(path: Path, pins: Pins, settings: Settings, cache: ArtifactCache | None, tables: bool) -> Result:
     file = _examine(path, settings, sha256=None)
     equals = pins.tokenizer_family(file.sha256)
     basis, compared = "identical", []
@@ -256,7 +284,7 @@ def _one_file(path: Path, pins: Pins, settings: Settings, cache: ArtifactCache |
         else:
             others = f"; not the same tokenizer as {', '.join(compared)} on this host" if compared else ""
             lines.append(f"equals       no pinned file{others}\n")
-        return "".join([*lines, *_file_lines(file, settings)])
+        return "".join([*lines, *_file_lines(file, settings, tables)])
 
     return Result("inspect_file", document, text)
 
@@ -276,11 +304,12 @@ def _examine(path: Path, settings: Settings, *, sha256: str | None, named: str |
     from toktier.program.store import load_or_compile
 
     try:
-        _, info = load_or_compile(path, settings.programs_dir, sha256=sha256)
+        image, info = load_or_compile(path, settings.programs_dir, sha256=sha256)
     except ProgramUnsupported as error:
         data = path.read_bytes()
         return _File(path, len(data), hashlib.sha256(data).hexdigest(), None, None, error, named or str(path))
-    return _File(path, path.stat().st_size, info.artifact_sha256, info.fingerprint, info.meta, None, named or str(path))
+    size_ = path.stat().st_size
+    return _File(path, size_, info.artifact_sha256, info.fingerprint, info.meta, None, named or str(path), image)
 
 
 def _program(file: _File) -> dict[str, Any]:
@@ -289,6 +318,7 @@ def _program(file: _File) -> dict[str, Any]:
         "compiled": file.meta is not None,
         "fingerprint": file.fingerprint,
         "meta": file.meta,
+        "tables": file.tables(),
         "unsupported": None
         if unsupported is None
         else {"path": unsupported.path, "component": unsupported.component, "message": unsupported.message},
@@ -347,7 +377,7 @@ def _evidence_lines(plan: Plan) -> Iterator[str]:
         yield f"certify      {command}\n"
 
 
-def _file_lines(file: _File, settings: Settings, unidentified: str | None = None) -> Iterator[str]:
+def _file_lines(file: _File, settings: Settings, tables: bool, unidentified: str | None = None) -> Iterator[str]:
     if file.meta is not None:
         assert file.fingerprint is not None
         yield f"fingerprint  {file.fingerprint}\n"
@@ -358,9 +388,8 @@ def _file_lines(file: _File, settings: Settings, unidentified: str | None = None
     plans = _plans(file, settings, unidentified)
     if file.meta is not None:
         yield from _evidence_lines(plans[0])
-    by_backend: dict[str, list[str]] = {}
-    for decided in plans:
-        nobody = "" if decided.refusal is None else f"nothing ({decided.refusal.code})"
-        by_backend.setdefault(nobody or str(decided.serves), []).append(decided.request.policy.value)
-    for label, (backend, policies) in zip(("serves", *[""] * len(by_backend)), by_backend.items(), strict=False):
-        yield f"{label:<13}{backend} under policy {', '.join(policies)}\n"
+    yield from served_lines(plans)
+    if tables:
+        found = file.tables()
+        if found is not None and file.meta is not None:
+            yield from table_lines(file.meta, found)
