@@ -178,7 +178,8 @@ def run(arguments: list[str], invocation: Invocation) -> Result:
                 result = tree.invoke(context)
         except BaseException as error:
             if not isinstance(error, typer.Exit):
-                _record(error, invocation)
+                if arguments[0] != "doctor":  # which writes nothing, whatever it is asked
+                    _record(error, invocation)
                 raise
             return Result("help", lambda: {"text": printed.getvalue()}, printed.getvalue)
     if printed.getvalue():

@@ -73,9 +73,6 @@ def doctor(
 
     Exit code 0 when there is a report. With --check: 1 for a failed check, 6 where a needed check could not look. A
     part that may be absent, such as a GPU, never fails it. IDS are ids or areas, separated by commas.
-
-    Examples: toktier doctor | toktier doctor --family qwen3_8b | toktier doctor --json --check |
-    toktier doctor --bundle support.tar
     """
     invocation: Invocation = ctx.obj
     if check not in (None, *GATES):
