@@ -12,7 +12,8 @@ from tests.cli.command import environment
 from tests.support.material import ROOT
 
 HEAVY = {"rich", "huggingface_hub", "jsonschema", "numpy", "tokenizers", "importlib.metadata", "asyncio", "ssl", "http",
-         "email", "pydantic", "concurrent.futures", "multiprocessing", "click", "zstandard", "cuda"}  # fmt: skip
+         "email", "pydantic", "concurrent.futures", "multiprocessing", "click", "zstandard", "cuda", "glob",
+         "toktier.inspection"}  # fmt: skip
 
 
 def loaded(home: Path, *arguments: str) -> set[str]:
