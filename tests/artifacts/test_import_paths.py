@@ -65,6 +65,35 @@ def test_a_container_that_claims_a_family_and_holds_other_content_brings_nothing
     assert stored_files(world) == []
 
 
+def test_side_files_of_families_that_are_not_here_are_not_stored(world: World, tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    source.mkdir()
+    (source / "config.json").write_bytes(world.alpha_config)
+    with pytest.raises(ArtifactNotFound, match=r"holds alpha's tokenizer_config\.json, and no tokenizer\.json"):
+        import_path(source, world.settings, pins=world.pins)
+    assert stored_files(world) == []
+    (source / "z.json").write_bytes(world.beta)
+    report = import_path(source, world.settings, pins=world.pins)
+    assert [(i.file.family, i.outcome) for i in report.imported] == [("beta", "stored")]
+    assert [(f.family, f.name, where) for f, where in report.not_stored] == [
+        ("alpha", "tokenizer_config.json", str(source / "config.json"))
+    ]
+    assert [state.family.name for state in cached_families(world.pins, world.cache)] == ["beta"]
+    world.cache.store(world.pins.families["alpha"].tokenizer, world.alpha)
+    report = import_path(source, world.settings, pins=world.pins)
+    assert ([i.outcome for i in report.imported], report.not_stored) == (["cached", "stored"], [])
+
+
+def test_beside_a_damaged_tokenizer_the_damage_is_what_is_said(world: World, tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    source.mkdir()
+    (source / "tokenizer.json").write_bytes(world.alpha[:-1] + b"!")
+    (source / "tokenizer_config.json").write_bytes(world.alpha_config)
+    with pytest.raises(ArtifactHashMismatch, match=r"has the size of alpha's tokenizer\.json"):
+        import_path(source, world.settings, pins=world.pins)
+    assert stored_files(world) == []
+
+
 BAD: dict[str, tuple[bytes, type[ToktierError], int]] = {
     "empty": (b"", ArtifactDamaged, 5),
     "truncated": (b'{"version": "1.0", "model": {"vocab": {"a": 1', ArtifactDamaged, 5),

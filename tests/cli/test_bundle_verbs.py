@@ -133,6 +133,31 @@ def test_export_leaves_what_is_no_bundle_alone(command: Command, out: str) -> No
     assert Path("/dev/null").is_char_device()
 
 
+def test_another_path_of_one_import_may_bring_the_tokenizer_of_side_files(
+    command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("toktier.artifacts.import_paths.shipped_pins", lambda: command.world.pins)
+    for file in command.world.pins.family("alpha").files.values():
+        command.world.cache.remove(file)
+    (command.place / "side").write_bytes(command.world.alpha_config)
+    (command.place / "alpha").write_bytes(command.world.alpha)
+    (command.place / "beta").write_bytes(command.world.beta)
+    alone = command("import", "side", code=3)["error"]
+    assert (alone["code"], alone["details"]["families"]) == ("ARTIFACT_NOT_FOUND", ["alpha"])
+    left = command("import", "side", "beta", code=6)
+    assert [file["outcome"] for path in left["paths"] for file in path["files"]] == ["stored"]
+    assert command("verify")["families"][0]["family"] == "beta"
+    whole = command("import", "side", "alpha")
+    assert [file["outcome"] for path in whole["paths"] for file in path["files"]] == ["stored", "stored"]
+    for file in command.world.pins.family("alpha").files.values():
+        command.world.cache.remove(file)
+    (command.place / "dir").mkdir()
+    for name in ("side", "beta"):
+        (command.place / name).rename(command.place / "dir" / name)
+    (said,) = command("import", "dir")["paths"]
+    assert [(f["family"], f["outcome"]) for f in said["files"]] == [("beta", "cached"), ("alpha", "not_stored")]
+
+
 @pytest.mark.parametrize("verb", ["export", "mirror"])
 @pytest.mark.parametrize("found", ["before", "while writing"])
 def test_a_full_disk_at_out_is_no_matter_of_the_home(

