@@ -1,7 +1,7 @@
 """Planting the faults of native/engine/faults.def in a build with TOKTIER_FAULTS, and finding them by certification.
 
-`python -S -P -m tests.support.planted KIND...` in such a build prints the first suite that finds each fault, in the order
-of what suites cost: the last column of docs/certification-faults.md.
+`python -S -P -m tests.support.planted KIND...` in such a build prints the first suite that finds each fault, cheap
+suites first: the last column of docs/certification-faults.md.
 Not here: the assertions (tests/certify/test_planted_faults.py), the faults themselves.
 """
 
@@ -29,7 +29,8 @@ SEED = 1
 MINI = ROOT / "tables" / "artifacts" / "toktier_mini" / "tokenizer.json"
 FAULTS_FILE = ROOT / "native" / "engine" / "faults.def"
 CHEAP = (
-    "cases", "automaton", "classes", "added", "scanner", "normalization", "decoding", "vocabulary", "fuzz", "code-points",
+    "cases", "automaton", "classes", "added", "scanner", "normalization", "decoding", "vocabulary", "fuzz",
+    "code-points",
 )  # fmt: skip
 # What a faulted engine has no part in planning: planned once. The others are planned by the engine under test, as they
 # would be if the fault were real.
