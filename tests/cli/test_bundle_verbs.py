@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import errno
+import gzip
 import json
 import os
 import shlex
+import shutil
+import tarfile
 import types
+import zipfile
 from pathlib import Path
 from typing import Any
 
 import pytest
+import zstandard
 
 from tests.artifacts.conftest import World, world  # noqa: F401
 from tests.artifacts.test_bundle_format import part
@@ -26,9 +31,10 @@ class Command:
     def __init__(self, world: World, place: Path, monkeypatch: Any, capture: Any) -> None:  # noqa: F811
         self.world, self.place = world, place
         self._patch, self._capture = monkeypatch, capture
-        for verb in ("artifacts_export", "artifacts_show"):
+        for verb in ("artifacts_export", "artifacts_show", "artifacts_bring"):
             monkeypatch.setattr(f"toktier_cli.verbs.{verb}.shipped_pins", lambda: world.pins)
-        monkeypatch.setattr("toktier.artifacts.bundle_import.shipped_pins", lambda: world.pins)
+        for module in ("bundle_import", "import_paths", "fetch"):
+            monkeypatch.setattr(f"toktier.artifacts.{module}.shipped_pins", lambda: world.pins)
         monkeypatch.chdir(place)
 
     def __call__(self, *arguments: str, code: int = 0) -> Any:
@@ -103,6 +109,77 @@ def test_the_policy_of_config_toml_holds_for_every_way_in(command: Command) -> N
     command("import", "t.json", "--as", "local/x", code=2)
 
 
+def gzipped(place: Path) -> str:
+    (place / "b.tar.gz").write_bytes(gzip.compress((place / "b.tar").read_bytes()))
+    return "b.tar.gz"
+
+
+def in_a_directory(place: Path) -> str:
+    (place / "dir" / "below").mkdir(parents=True)
+    shutil.copy(place / "b.tar", place / "dir" / "below")
+    return "dir"
+
+
+def compressed_in_a_directory(place: Path) -> str:
+    (place / "dir").mkdir()
+    (place / "dir" / "b.tar.zst").write_bytes(zstandard.compress((place / "b.tar").read_bytes()))
+    return "dir"
+
+
+def unpacked(place: Path) -> str:
+    with tarfile.open(place / "b.tar") as archive:
+        archive.extractall(place / "dir", filter="data")
+    return "dir"
+
+
+def repacked(place: Path) -> str:
+    with zipfile.ZipFile(place / "b.zip", "w") as archive, tarfile.open(place / "b.tar") as bundle:
+        for member in reversed(bundle.getmembers()):
+            body = bundle.extractfile(member)
+            assert body is not None
+            archive.writestr(f"in/{member.name}", body.read())
+    return "b.zip"
+
+
+def itself(place: Path) -> str:
+    return "b.tar"
+
+
+@pytest.mark.parametrize("wrap", [gzipped, in_a_directory, compressed_in_a_directory, unpacked, repacked, itself])
+@pytest.mark.parametrize("several", [False, True])
+def test_a_bundle_in_something_else_does_not_go_past_the_policy(command: Command, wrap: Any, several: bool) -> None:
+    family = command.world.pins.family("alpha")
+    names = ["alpha"]
+    if several:
+        command.world.cache.store(command.world.pins.family("beta").tokenizer, command.world.beta)
+        names.append("beta")
+    command("export", *names, "--out", "b.tar")
+    inside = wrap(command.place)
+    for file in family.files.values():
+        command.world.cache.remove(file)
+    keys = json.dumps([str(command.place / "right.pub.pem")])
+    (command.world.home / "config.toml").write_text(f"signature_keys = {keys}\n")
+    fetched = ("fetch", "alpha", "--from", inside)
+    for line in (("import", inside), *([] if inside == "b.tar" else [("verify", inside)]), fetched):
+        document = command(*line, code=5)
+        error = document["paths"][0]["error"] if line[0] == "verify" else document["error"]
+        assert error["code"] == "SIGNATURE_MISSING", document
+    assert command.world.cache.state(family.tokenizer).status == "missing"
+    (command.world.home / "config.toml").unlink()
+    if not several and inside != "b.tar":
+        command("import", inside)
+        assert command.world.cache.state(family.tokenizer).status == "ok"
+
+
+def test_pinned_content_that_is_no_bundle_needs_no_signature(command: Command) -> None:
+    keys = json.dumps([str(command.place / "right.pub.pem")])
+    (command.world.home / "config.toml").write_text(f"signature_keys = {keys}\n")
+    (command.place / "dir").mkdir()
+    (command.place / "dir" / "t.json").write_bytes(command.world.beta)
+    command("import", "dir")
+    command("verify", "dir")
+
+
 def test_only_bundles_are_signed(command: Command) -> None:
     (command.place / "t.json").write_bytes(command.world.beta)
     error = command("import", "t.json", "--verify-key", "right.pub.pem", code=5)["error"]
@@ -136,7 +213,6 @@ def test_export_leaves_what_is_no_bundle_alone(command: Command, out: str) -> No
 def test_another_path_of_one_import_may_bring_the_tokenizer_of_side_files(
     command: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("toktier.artifacts.import_paths.shipped_pins", lambda: command.world.pins)
     for file in command.world.pins.family("alpha").files.values():
         command.world.cache.remove(file)
     (command.place / "side").write_bytes(command.world.alpha_config)

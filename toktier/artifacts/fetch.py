@@ -15,6 +15,7 @@ from typing import Any
 
 from toktier.artifacts import derive, local_sources, network_sources
 from toktier.artifacts.cache import ArtifactCache
+from toktier.artifacts.inner_bundles import inner_bundle
 from toktier.artifacts.mirror_source import Mirror, Watch, file_of_directory, mirror_file, parse_mirror
 from toktier.artifacts.pins import TOKENIZER_FILE, Family, PinnedFile, Pins, shipped_file, shipped_pins
 from toktier.artifacts.recognise import Found, Tally
@@ -297,7 +298,7 @@ class _Fetcher:
         mirror = parse_mirror(url)
         label = f"mirror: {mirror.shown}"
         if mirror.directory is not None:
-            self.take(label, self._of_directory(mirror, mirror.directory))
+            self.take(label, self._of_directory(mirror, mirror.directory, settings))
             return
         self._require_network("a mirror", settings)
         self.notify(f"downloading {self._named_missing()} of {self.family.name} from {mirror.shown}")
@@ -305,14 +306,20 @@ class _Fetcher:
             self.look_again()
             self.file_by_file(label, lambda file, left: self.keep_of_mirror(label, mirror, file, left), timeout)
 
-    def _of_directory(self, mirror: Mirror, directory: Path) -> Iterator[Found]:
+    def _of_directory(self, mirror: Mirror, directory: Path, settings: Settings) -> Iterator[Found]:
         """Files at their places in the tree; then, for what is not there, whatever the directory holds."""
         for file in self.missing():
             path = file_of_directory(mirror, self.family, file)
             if path is not None:
                 yield from local_sources.path_source(path, self.pins, {file.sha256}, Tally())
         if self.missing():
-            yield from local_sources.path_source(directory, self.pins, self.absent(), Tally())
+            yield from self._searched(directory, settings)
+
+    def _searched(self, path: Path, settings: Settings) -> Iterator[Found]:
+        """Missing files anywhere in a path; a bundle there is refused where it would have to be signed."""
+        if settings.signature_keys and (refusal := inner_bundle(path)) is not None:
+            raise refusal
+        return local_sources.path_source(path, self.pins, self.absent(), Tally())
 
     def _require_network(self, what: str, settings: Settings) -> None:
         if settings.offline:
@@ -336,7 +343,7 @@ class _Fetcher:
         elif source == "hub-cache":
             self.take(source, local_sources.hub_cache(self.family, self.pins, self.absent()))
         else:
-            self.take(source, local_sources.path_source(Path(source), self.pins, self.absent(), Tally()))
+            self.take(source, self._searched(Path(source), settings))
         needed = [file for file in self.missing() if self._needed(file)]
         if needed:
             shown = parse_mirror(source).shown if "://" in source else source

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from toktier.artifacts.cache import ArtifactCache
 from toktier.artifacts.containers import bounded_read, candidates
+from toktier.artifacts.inner_bundles import inner_bundle
 from toktier.artifacts.pins import TOKENIZER_FILE, Family, PinnedFile, Pins, shipped_pins
 from toktier.artifacts.recognise import TELLING_SIZE, Found, NearMiss, Tally, recognise
 from toktier.config import Settings
@@ -64,7 +65,8 @@ def import_path(path: Path, settings: Settings, *, pins: Pins | None = None) -> 
 
     Raises BundleInvalid for a damaged container, ArtifactDamaged, ArtifactHashMismatch, NotATokenizer or
     UncertifiedTokenizer for a file that is none of the pins, ArtifactNotFound for a path that holds none,
-    EnvironmentFault when nothing could be stored.
+    SignatureMissing for a bundle in it where the settings demand signatures, EnvironmentFault when nothing could be
+    stored.
     """
     report = gather(path, settings, pins=pins)
     settle(report, settings, pins=pins)
@@ -76,6 +78,8 @@ def gather(path: Path, settings: Settings, *, pins: Pins | None = None) -> Impor
     since a later path may bring it. `settle` ends it."""
     pins = pins or shipped_pins()
     cache = ArtifactCache.of(settings)
+    if settings.signature_keys and (refusal := inner_bundle(path)) is not None:
+        raise refusal
     tally = Tally()
     report = ImportReport(path)
     for found in recognise(candidates(path, tally.passed_over), pins, tally=tally):

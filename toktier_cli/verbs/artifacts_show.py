@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from pathlib import Path
 from typing import Annotated, Any
@@ -242,6 +243,11 @@ def _verify_path(path: Path, pins: Pins, keys: Keys, complete: bool) -> dict[str
     from toktier.artifacts.import_paths import identify  # its readers of archives are not needed for a bundle
 
     found, error = identify(path, pins)
+    if any(keys):
+        from toktier.artifacts.inner_bundles import inner_bundle
+
+        with contextlib.suppress(ToktierError):  # of what cannot be read: `error` says it
+            error = inner_bundle(path) or error
     files = [{"family": file.family, "name": file.name, "sha256": file.sha256, "where": where} for file, where in found]
     return {**_unread(path, error), "files": files}
 
