@@ -9,6 +9,7 @@ import pytest
 
 from tests.artifacts.test_derive import CONFIG, INPUTS, MODULE, RANKS, TOKENS, pins_of
 from tests.cli.command import Outcome, check_document, run_here
+from toktier.artifacts.cache import ArtifactCache
 from toktier.artifacts.import_paths import import_path
 from toktier.artifacts.pins import Pins
 from toktier.config import Config, resolve_settings
@@ -95,6 +96,29 @@ def test_missing_inputs_are_named(typed: Run) -> None:
     error = outcome.document["error"]
     assert [m["name"] for m in error["details"]["missing"]] == ["tokenization_kimi.py", "tokenizer_config.json"]
     assert "toktier artifacts import" in error["remedy"]
+
+
+@pytest.mark.parametrize("content", [b"", b"wrong"])
+def test_damaged_inputs_are_damage_and_not_absence(
+    typed: Run, home: Path, monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes], content: bytes
+) -> None:
+    pins = pins_of(RESULT)
+    assert typed(pins=pins).code == 0
+    blob = ArtifactCache(home / "cache").blob_path(pins.family("gamma").inputs["tiktoken.model"].sha256)
+    blob.write_bytes(content or bytes(len(RANKS)))
+    for module in ("toktier.artifacts.resolve", "toktier.artifacts.fetch", "toktier.artifacts.pins"):
+        monkeypatch.setattr(f"{module}.shipped_pins", lambda: pins)
+    encode = ("encode", "--offline", "--family", "gamma", "hello", "--json")
+    for outcome in (
+        typed("--json", pins=pins, imported={}),
+        run_here(*encode, home=home, monkeypatch=monkeypatch, capture=capfdbinary),
+    ):
+        check_document(outcome)
+        assert outcome.code == 5
+        error = outcome.document["error"]
+        assert error["code"] == ("ARTIFACT_DAMAGED" if content else "ARTIFACT_HASH_MISMATCH")
+        assert (error["details"]["file"], error["details"]["path"]) == ("tiktoken.model", str(blob))
+        assert "toktier artifacts import tiktoken.model" in error["remedy"]
 
 
 def test_inputs_that_cannot_be_converted_say_why(typed: Run) -> None:

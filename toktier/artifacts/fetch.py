@@ -43,11 +43,13 @@ class FileReport:
 
 @dataclass(slots=True)
 class FetchReport:
-    """The outcome of bringing one family. `attempts`: (source, what came of it), in order."""
+    """The outcome of bringing one family. `attempts`: (source, what came of it), in order. `damage`: what was wrong
+    with files in the cache, by name."""
 
     family: Family
     files: dict[str, FileReport] = field(default_factory=dict)
     attempts: list[tuple[str, str]] = field(default_factory=list)
+    damage: dict[str, ToktierError] = field(default_factory=dict)
 
     @property
     def loadable(self) -> bool:
@@ -155,6 +157,7 @@ class _Fetcher:
                 self.report.files[file.name].source = "cache"
             elif state.status == "damaged":
                 self.damaged.add(file.sha256)
+                self.report.damage[file.name] = self.cache.damage(file, state)
                 self.notify(f"{file.name} of {self.family.name} in the cache is damaged and will be replaced")
 
     def look_again(self) -> None:
@@ -391,13 +394,18 @@ def not_found(
             return ArtifactHashMismatch(
                 entry.error.message, details=entry.error.details | details, remedy=staging_remedy(family)
             )
+    for name, damage in report.damage.items():
+        if report.files[name].outcome == "missing" and (name == TOKENIZER_FILE or name in family.inputs):
+            return type(damage)(
+                damage.message, details=damage.details | details, remedy=_by_hand(family, settings, lacking)
+            )
     if settings.offline:
         verb = "are" if len(lacking) > 1 else "is"
         what = f"{names} of {family.name} {verb}" if names else f"{family.name} is"
         return ArtifactNotFound(
             f"{what} not on this host, and toktier is offline ({offline_by(settings)})",
             details=details | {"offline": settings.origins["offline"]},
-            remedy=inputs_remedy(family, settings) if lacking and family.derived else staging_remedy(family, settings),
+            remedy=_by_hand(family, settings, lacking),
         )
     tried = "; ".join(f"{source}: {outcome}" for source, outcome in report.attempts)
     return SourceUnreachable(
@@ -405,3 +413,7 @@ def not_found(
         details=details,
         remedy=inputs_remedy(family, settings) if lacking and family.derived else staging_remedy(family),
     )
+
+
+def _by_hand(family: Family, settings: Settings, lacking: Sequence[PinnedFile] = ()) -> str:
+    return inputs_remedy(family, settings) if lacking and family.derived else staging_remedy(family, settings)
