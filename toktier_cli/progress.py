@@ -18,9 +18,12 @@ LOG_SECONDS = 60.0
 
 
 class Progress:
-    """Counts finished items of `total`; any thread may advance it. `detail`: what more to say, asked when shown."""
+    """Counts finished items of `total`; any thread may advance it. `detail`: what more to say, asked when shown.
+    `total` None: nobody knows how much there is, and `detail` is all that is shown."""
 
-    def __init__(self, invocation: Invocation, total: int, unit: str, detail: Callable[[], str] = lambda: "") -> None:
+    def __init__(
+        self, invocation: Invocation, total: int | None, unit: str, detail: Callable[[], str] = lambda: ""
+    ) -> None:
         self._shown = not invocation.quiet
         self._terminal = sys.stderr.isatty()
         self._total = total
@@ -39,7 +42,8 @@ class Progress:
             if not self._shown or now < self._next:
                 return
             self._next = now + (TERMINAL_SECONDS if self._terminal else LOG_SECONDS)
-            line = f"{self._done} of {self._total} {self._unit}{self._detail()}"
+            known = "" if self._total is None else f"{self._done} of {self._total} {self._unit}"
+            line = f"{known}{self._detail()}"
             sys.stderr.write(f"\r{line}\x1b[K" if self._terminal else f"{line}\n")
             sys.stderr.flush()
             self._dirty = self._terminal

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-import toktier
 from tests.cli.command import Outcome, check_document, run, run_here, run_on_terminal
 from tests.support.material import ROOT
+from tests.support.native_tokenizers import native_family
 
 MINI = ("--family", "toktier_mini")
 Command = Callable[..., Outcome]
@@ -49,7 +49,7 @@ def counted(command: Command, *words: str, code: int = 0) -> dict[str, int]:
 
 
 def test_directories_are_walked_when_asked(command: Command, place: Path) -> None:
-    mini = toktier.load("toktier_mini")
+    mini = native_family("toktier_mini")
     names = ["a.md", "b.txt", "deep/c.md", "deep/empty.md", "deep/er/d.md", "link.md"]
     wanted = {f"{place}/{name}": mini.count((place / name).read_text()) for name in names}
     assert counted(command, "--recursive", str(place)) == wanted
@@ -120,7 +120,7 @@ def test_the_table_and_large_files(command: Command, tmp_path: Path) -> None:
     (tmp_path / "large.txt").write_text(text)
     (tmp_path / "small.txt").write_text("hello world\n")
     (tmp_path / "empty.txt").write_text("")
-    large = toktier.load("toktier_mini").count(text)
+    large = native_family("toktier_mini").count(text)
     table = command("count", *MINI, "--per-file", *(str(tmp_path / f"{n}.txt") for n in ("large", "small", "empty")))
     header, *rows, total = (line.split() for line in table.text.splitlines())
     assert header == ["TOKENS", "BYTES", "TOKENS/BYTE", "FILE"]

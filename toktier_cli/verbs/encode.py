@@ -14,6 +14,8 @@ from toktier.labels import quoted
 from toktier_cli import options
 from toktier_cli.inputs import read_text, text_blocks
 from toktier_cli.invocation import Invocation, Result
+from toktier_cli.progress import Progress
+from toktier_cli.table import size
 
 if TYPE_CHECKING:
     from toktier import Encoding, Tokenizer
@@ -60,11 +62,27 @@ def _streamed(
         raise UsageError("--format u32 writes bytes, and stdout is a terminal", remedy="redirect stdout to a file")
     tok = load()
     held = "the whole text is held in memory"
-    parts = tok.encode_stream(blocks, special, on_hold=lambda reason: invocation.note(f"note: {held}: {reason}"))
+    read, count, waited = 0, 0, 0.0  # bytes, tokens, seconds until the input came
+    progress = Progress(invocation, None, "", lambda: f"{size(read)}, {count} tokens")
+
+    def noticed() -> Iterator[bytes]:
+        nonlocal read, waited
+        while True:
+            start = time.perf_counter()
+            block = next(blocks, None)
+            waited += time.perf_counter() - start
+            if block is None:
+                return
+            read += len(block)
+            progress.advance()
+            yield block
+
+    parts = tok.encode_stream(noticed(), special, on_hold=lambda reason: invocation.note(f"note: {held}: {reason}"))
     write = _little_endian if format_ == "u32" else _spelled
 
     def text() -> Iterator[bytes | memoryview]:
-        count, seconds, backend = 0, 0.0, ""
+        nonlocal count
+        seconds, backend = 0.0, ""
         gap = b""
         while True:
             start = time.perf_counter()
@@ -78,10 +96,11 @@ def _streamed(
                     yield gap
                     gap = b" "
                 yield write(encoding)
+        progress.close()
         if format_ != "u32":
             yield b"\n"
         if invocation.interactive:
-            invocation.note(f"{count} {'token' if count == 1 else 'tokens'}, {backend}, {_duration(seconds)}")
+            invocation.note(f"{count} {'token' if count == 1 else 'tokens'}, {backend}, {_duration(seconds - waited)}")
         if explain:
             _explain(invocation, tok)
 
