@@ -145,7 +145,8 @@ def test_memory_is_bounded_for_a_long_stream(mib: int, tmp_path: Path) -> None:
     )
     for form in ("u32", "ids"):
         done = subprocess.run(
-            [sys.executable, "-c", script, str(mib), form, *FORCED_LINE], capture_output=True, text=True, cwd=ROOT, check=True,
+            [sys.executable, "-c", script, str(mib), form, *FORCED_LINE],
+            capture_output=True, text=True, cwd=ROOT, check=True,
             env={"TOKTIER_HOME": str(tmp_path), "PATH": "/usr/bin:/bin"},
         )  # fmt: skip
         assert int(done.stdout) < 150 * 1024, f"{int(done.stdout) // 1024} MiB"

@@ -96,6 +96,12 @@ def _open(path: str) -> Iterator[Any]:
         raise ArtifactNotFound(
             f"{shown_path(path)} does not exist", details={"path": path}, remedy="check the path"
         ) from None
+    except IsADirectoryError:
+        raise UsageError(
+            f"{shown_path(path)} is a directory: expected a file",
+            details={"path": path},
+            remedy="name a file; directories are for toktier count --recursive",
+        ) from None
     except OSError as error:
         raise EnvironmentFault(
             f"{shown_path(path)} cannot be read: {error.strerror}",

@@ -52,6 +52,13 @@ def prepare(place: Path) -> None:
     (place / "a.txt").write_text("hello world\n")
     (place / "b.txt").write_text("Größe 12,345\n")
     (place / "c.bin").write_bytes(b"ok \xff")
+    (place / "wordpiece.json").write_text(
+        '{"model": {"type": "WordPiece", "vocab": {"[UNK]": 0, "hello": 1}, "unk_token": "[UNK]",'
+        ' "continuing_subword_prefix": "##", "max_input_chars_per_word": 100}}'
+    )
+    (place / "corpus" / "deep").mkdir(parents=True)
+    (place / "corpus" / "one.md").write_text("one two three\n")
+    (place / "corpus" / "deep" / "two.txt").write_text("four five six\n")
 
 
 def normal(text: str, place: Path) -> str:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from toktier.artifacts.inventory import survey
 from toktier.artifacts.pins import TOKENIZER_FILE, Pins
-from toktier.errors import ArtifactNotFound, ExitCode
-from toktier.labels import escaped
+from toktier.errors import ArtifactNotFound, ExitCode, ProgramUnsupported
+from toktier.labels import escaped, shown_path
 from toktier_cli import options
 from toktier_cli.inputs import read_file
 from toktier_cli.invocation import Result
@@ -50,7 +51,12 @@ def _side(name: str, pins: Pins, cache: ArtifactCache | None) -> Side:
     from toktier.inspection.compare import Side
 
     path = _path(name, pins, cache)
-    return Side.of(read_file(str(path)), name)
+    try:
+        return Side.of(read_file(str(path)), name)
+    except ProgramUnsupported as error:
+        error.message = f"{shown_path(name)} cannot be compared: {error.message}"
+        error.remedy = f"toktier inspect {shlex.quote(name)}"
+        raise
 
 
 def _path(name: str, pins: Pins, cache: ArtifactCache | None) -> Path:
