@@ -115,7 +115,7 @@ void plant_in_merges(Program& p) {
   std::uint32_t* const slots = copy_of(p.pairs.slots, (std::size_t{p.pairs.mask} + 1) * 4);
   p.pairs.slots = slots;
   std::uint32_t* const middle = slots + places[places.size() / 2];
-  if (TOKTIER_FAULT(merge_dropped)) middle[2] = middle[3] = TT_NONE;
+  if (TOKTIER_FAULT(merge_dropped)) middle[1] = middle[3];  // a pair that is looked up elsewhere
   if (TOKTIER_FAULT(merge_product)) middle[3] = slots[places[places.size() / 2 + 1] + 3];
   if (!TOKTIER_FAULT(rank_swapped)) return;
   const auto is_byte = [&](std::uint32_t id) { return p.raw_text(id).size() == 1; };
