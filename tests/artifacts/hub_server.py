@@ -18,8 +18,8 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 FAULTS = frozenset(
-    {"none", "404", "401", "403", "500", "416", "cut", "cut-once", "chunked", "chunked-cut", "slow", "trickle", "wrong",
-     "longer", "shorter", "no-range", "bad-range", "page", "redirect", "redirect-away", "redirect-forever"}
+    {"none", "404", "401", "403", "418", "500", "416", "cut", "cut-once", "chunked", "chunked-cut", "slow", "trickle",
+     "wrong", "longer", "shorter", "no-range", "bad-range", "page", "redirect", "redirect-away", "redirect-forever"}
 )  # fmt: skip
 
 
@@ -82,7 +82,7 @@ def serve(hub: Hub) -> Iterator[Hub]:
                     return self.plain(401, {"WWW-Authenticate": "Basic"})
             if fault == "401":
                 return self.plain(401, {"X-Error-Code": "GatedRepo", "X-Error-Message": "accept the licence first"})
-            if fault in ("403", "500"):
+            if fault in ("403", "418", "500"):
                 return self.plain(int(fault), {})
             if match := re.fullmatch(r"/api/models/([^/]+/[^/]+)(?:/revision/([^/]+))?", path):
                 return self.revision(match[1], match[2])

@@ -16,7 +16,7 @@ from tests.artifacts.conftest import World
 from tests.artifacts.hub_server import Hub, serve
 from toktier.artifacts import network_sources
 from toktier.artifacts.fetch import FetchReport, fetch
-from toktier.errors import ArtifactHashMismatch, SourceUnreachable, ToktierError
+from toktier.errors import ArtifactHashMismatch, ConfigInvalid, SourceUnreachable, ToktierError
 
 
 def client_line() -> str:
@@ -96,6 +96,7 @@ def test_the_hub_gives_the_file(world: World, monkeypatch: pytest.MonkeyPatch, c
     [
         ("404", SourceUnreachable, 3, r"the hub has no tokenizer\.json of org/Beta"),
         ("401", SourceUnreachable, 3, "asks for an accepted licence"),
+        ("418", SourceUnreachable, 3, "did not give .*418"),
         ("wrong", ArtifactHashMismatch, 5, "the pin says 160,000 bytes"),
         pytest.param("403", SourceUnreachable, 3, "refuses org/Beta|did not give", marks=pytest.mark.ci),
         pytest.param("500", SourceUnreachable, 3, "500|took longer", marks=pytest.mark.ci),
@@ -117,6 +118,7 @@ def test_a_hub_that_fails(
         with pytest.raises(kind, match=said) as caught:
             bring(world, timeout=6.0 if fault in ("cut", "slow", "500") else 60.0)
     assert caught.value.exit_code == code
+    assert "more information" not in str(caught.value.to_dict())
     assert left(world) == []
 
 
@@ -160,7 +162,19 @@ def test_without_the_client_the_remedy_names_it(world: World, tmp_path: Path, mo
     assert caught.value.remedy == "install the distribution huggingface-hub"
 
 
-def test_an_endpoint_that_is_no_url_is_no_mirror(monkeypatch: pytest.MonkeyPatch) -> None:
-    for value in ("", "nonsense", "http://"):
-        monkeypatch.setenv("HF_ENDPOINT", value)
-        assert network_sources.hub_endpoint() is None
+@pytest.mark.parametrize(
+    "value", ["nonsense", "http://", "u:s3cret@host", "http://u:s3cret@host:port/", "http://[::1", "ftp://h", "file:///m",
+              "http://ho st/", "https//host"]
+)  # fmt: skip
+def test_an_endpoint_that_is_no_url_is_named(world: World, monkeypatch: pytest.MonkeyPatch, value: str) -> None:
+    monkeypatch.setenv("HF_ENDPOINT", value)
+    with pytest.raises(ConfigInvalid, match=r"^HF_ENDPOINT is no http or https URL of a host") as caught:
+        bring(world)
+    assert caught.value.exit_code == 2
+    assert "s3cret" not in str(caught.value.to_dict())
+    assert left(world) == []
+
+
+def test_no_endpoint_is_no_mirror(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HF_ENDPOINT", "")
+    assert network_sources.hub_endpoint() is None

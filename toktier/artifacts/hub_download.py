@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 import urllib.parse
 import urllib.request
 
 PROBE_SECONDS = 5.0
+_READING_ON = re.compile(r"\s*For more information check: *\S*")
 
 
 def _probe(endpoint: str) -> str | None:
@@ -55,7 +57,12 @@ def download(repo_id: str, revision: str, name: str, cache_dir: str) -> dict[str
             else "missing_client" if isinstance(told, ImportError)
             else "failed"
         )  # fmt: skip
-        return {"reason": reason, "message": " ".join(str(told).split())[:500] or type(told).__name__}
+        return {"reason": reason, "message": _said(told)}
+
+
+def _said(error: BaseException) -> str:
+    """The client's words on one line, without the page about status codes that its HTTP library recommends."""
+    return " ".join(_READING_ON.sub("", str(error)).split())[:500] or type(error).__name__
 
 
 def main() -> int:

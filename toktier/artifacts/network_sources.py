@@ -7,6 +7,7 @@ mirrors (`mirror_source`).
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 import tempfile
@@ -84,14 +85,22 @@ def hub_found(
 
 
 def hub_endpoint() -> Mirror | None:
-    """The host that HF_ENDPOINT names, as a mirror: it may be a plain tree, which the hub's client does not read."""
+    """The host that HF_ENDPOINT names, as a mirror: it may be a plain tree, which the hub's client does not read.
+
+    ConfigInvalid for a value that is no URL of a host; it may hold a password and is not repeated."""
     endpoint = os.environ.get("HF_ENDPOINT", "")
     if not endpoint:
         return None
-    try:
-        return parse_mirror(endpoint)
-    except ConfigInvalid:
-        return None
+    mirror = None
+    with contextlib.suppress(ConfigInvalid):
+        mirror = parse_mirror(endpoint)
+    if mirror is None or mirror.directory is not None or any(c.isspace() for c in endpoint):
+        raise ConfigInvalid(
+            "HF_ENDPOINT is no http or https URL of a host: expected such as https://huggingface.co",
+            details={"setting": "HF_ENDPOINT"},
+            remedy="unset HF_ENDPOINT, or set it to the URL of a hub or a mirror",
+        )
+    return mirror
 
 
 def hub_file(
@@ -107,7 +116,9 @@ def hub_file(
     """One file of one revision, brought by the hub's client into `cache_dir` (the client's layout); nothing is checked.
 
     SourceUnreachable when it does not come; `remedy` stands there where no reason is known that has a better one.
+    ConfigInvalid where HF_ENDPOINT cannot be asked.
     """
+    hub_endpoint()
     environment = {
         "HF_HUB_DISABLE_PROGRESS_BARS": "1",
         "HF_HUB_DISABLE_TELEMETRY": "1",
