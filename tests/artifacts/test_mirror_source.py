@@ -103,6 +103,18 @@ def test_a_server_that_fails_is_an_error_that_says_how(
     assert world.cache.read_note("beta") is None
 
 
+def test_a_redirect_to_a_host_that_refuses_is_not_the_mirror_that_does(world: World) -> None:
+    with serve(Hub({})) as gone:
+        closed = gone.url
+    hub = Hub(tree(world), "redirect-away", static=True, elsewhere=closed.replace("//", "//u:s3cret@"))
+    with serve(hub), pytest.raises(SourceUnreachable) as caught:
+        bring(world, hub.url, timeout=20.0)
+    assert f"it redirects to {closed.removeprefix('http://')}, which cannot be reached" in caught.value.message
+    assert caught.value.message.startswith(f"{hub.url} did not give ")
+    assert (caught.value.details["reason"], caught.value.exit_code) == ("failed", 3)
+    assert "s3cret" not in str(caught.value.to_dict())
+
+
 def test_a_cut_download_goes_on_where_it_ended_in_the_next_run(world: World) -> None:
     with serve(Hub(tree(world), "chunked-cut", static=True)) as hub:
         with pytest.raises(SourceUnreachable, match="80,000 of 160,000"):

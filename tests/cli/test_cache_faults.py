@@ -71,7 +71,8 @@ def test_an_unreadable_cache_is_an_environment_fault(home: Path, line: tuple[str
     document = json.loads(done.stdout.splitlines()[-1])
     assert done.returncode == document["exit_code"] == 7, document
     assert document["error"]["code"] == "ENVIRONMENT_FAULT"
-    assert "Permission denied" in document["error"]["message"]
+    assert document["error"]["message"] == f"cannot read {home / closed}: Permission denied"
+    assert document["error"]["details"]["path"] == str(home / closed)
     assert "TOKTIER_HOME" in document["error"]["remedy"]
 
 

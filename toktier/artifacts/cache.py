@@ -78,6 +78,14 @@ def hash_file(path: Path) -> tuple[str, int]:
 
 
 def _unreadable(error: OSError, path: Path) -> EnvironmentFault:
+    """Names what refuses: of a blob behind a closed directory nobody knows whether it is there."""
+    while isinstance(error, PermissionError) and path != path.parent:
+        try:
+            os.lstat(path)
+        except OSError:
+            path = path.parent
+        else:
+            break
     return EnvironmentFault(
         f"cannot read {shown_path(path)}: {error.strerror}",
         details={"path": str(path)},

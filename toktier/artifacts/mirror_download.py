@@ -60,6 +60,9 @@ class _Redirects(urllib.request.HTTPRedirectHandler):
 
     max_redirections = MAX_REDIRECTS
 
+    def __init__(self) -> None:
+        self.target = ""  # host and port that the last redirect led to
+
     def redirect_request(
         self, req: urllib.request.Request, fp: IO[bytes], code: int, msg: str, headers: Any, newurl: str
     ) -> urllib.request.Request | None:
@@ -67,6 +70,7 @@ class _Redirects(urllib.request.HTTPRedirectHandler):
         if new.scheme not in ("http", "https") or (old.scheme == "https" and new.scheme != "https"):
             raise Failed("failed", f"redirects from {old.scheme} to {new.scheme[:20]}, which is not followed")
         request = super().redirect_request(req, fp, code, msg, headers, newurl)
+        self.target = new.netloc.rpartition("@")[2]
         authorization = req.unredirected_hdrs.get("Authorization")
         if request is not None and authorization and (old.scheme, old.netloc) == (new.scheme, new.netloc):
             request.add_unredirected_header("Authorization", authorization)
@@ -81,7 +85,8 @@ class Download:
         self.part = part
         self.best = 0
         self.answered = False  # a server that answers can be reached
-        self.opener = urllib.request.build_opener(_Redirects)
+        self.redirects = _Redirects()
+        self.opener = urllib.request.build_opener(self.redirects)
 
     def run(self) -> None:
         """Ends with the right bytes in the part file, or raises Failed."""
@@ -119,6 +124,7 @@ class Download:
         request = urllib.request.Request(self.job.url, headers={"Accept-Encoding": "identity", "User-Agent": "toktier"})
         if self.job.authorization:
             request.add_unredirected_header("Authorization", self.job.authorization)
+        self.redirects.target = ""
         if have:
             request.add_header("Range", f"bytes={have}-")
         with self.opener.open(request, timeout=self.job.idle_s) as response:
@@ -149,14 +155,19 @@ class Download:
         if isinstance(error, urllib.error.HTTPError):
             return self._status(error)
         cause = error.reason if isinstance(error, urllib.error.URLError) else error
+        target = self.redirects.target[:200]
+        self.answered = self.answered or bool(target)
         if isinstance(cause, Failed):
             raise cause
         if isinstance(cause, OSError) and cause.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
             raise Failed("no_space", os.strerror(cause.errno)) from None
         if isinstance(cause, TimeoutError):
-            return f"nothing came for {self.job.idle_s:g} s"
+            return f"nothing came for {self.job.idle_s:g} s" + (f" from {target}, where it redirects" if target else "")
         if isinstance(cause, (ConnectionRefusedError, socket.gaierror)):
-            raise Failed("unreachable", cause.strerror or str(cause)) from None
+            why = cause.strerror or str(cause)
+            if target:
+                raise Failed("failed", f"it redirects to {target}, which cannot be reached ({why})") from None
+            raise Failed("unreachable", why) from None
         if isinstance(cause, http.client.IncompleteRead):
             return "the connection was cut"
         message = " ".join(str(cause).split())[:200] or type(cause).__name__
