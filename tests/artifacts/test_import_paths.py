@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import zstandard
 
-from tests.artifacts.conftest import World
+from tests.artifacts.conftest import World, make_pins, pin
 from tests.artifacts.test_containers import tar_bytes
 from tests.support.material import SHARED
 from toktier.artifacts.cache import ArtifactCache
@@ -117,6 +117,25 @@ def test_a_bad_file_is_named_with_size_and_place(world: World, tmp_path: Path, k
     assert "\n" not in caught.value.message
     assert stored_files(world) == []
     assert type(identify(path, world.pins)[1]) is error
+
+
+def test_a_wrong_file_that_is_no_json_equals_no_pin(world: World, tmp_path: Path) -> None:
+    script, text = b"pat_str = 1\n", tmp_path / "notes.txt"
+    files = {"tokenizer.json": pin(world.beta)}
+    inputs = [{"name": "tokenization_x.py", **pin(script)}]
+    pins = make_pins({"x": {"repo_id": "o/X", "revision": "c" * 40, "files": files, "converted_from": inputs}})
+    path = tmp_path / "tokenization_x.py"
+    path.write_bytes(script + b"#")
+    with pytest.raises(ArtifactHashMismatch, match=r"equals no pinned tokenization_x\.py: its SHA-256 is") as caught:
+        import_path(path, world.settings, pins=pins)
+    assert caught.value.details["expected"] == [{"family": "x", "file": path.name, "sha256": inputs[0]["sha256"]}]
+    assert "JSON" not in caught.value.message
+    text.write_text("import this")
+    with pytest.raises(ArtifactDamaged, match="equals no pinned file, and is no JSON"):
+        import_path(text, world.settings, pins=pins)
+    text.write_text('{"model": ')
+    with pytest.raises(ArtifactDamaged, match="JSON"):
+        import_path(text, world.settings, pins=pins)
 
 
 def test_a_truncated_pinned_file_is_damaged(world: World, tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ believed but digests. Not here: unpinned content, which is used where it lies, o
 
 from __future__ import annotations
 
+import hashlib
 import os
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -200,6 +201,22 @@ def near_miss_error(miss: NearMiss) -> ArtifactHashMismatch:
     )
 
 
+def _wrong_content(path: Path, data: bytes, named: tuple[PinnedFile, ...]) -> ArtifactHashMismatch:
+    """A file with the name of pinned ones that are no JSON."""
+    digest = hashlib.sha256(data).hexdigest()
+    return ArtifactHashMismatch(
+        f"{shown_path(path)} ({len(data):,} bytes) equals no pinned {named[0].name}: its SHA-256 is {digest}, that of "
+        f"{', '.join(f'{f.family} is {f.sha256} ({f.size:,} bytes)' for f in named[:3])}",
+        details={
+            "path": escaped(path),
+            "size": len(data),
+            "observed_sha256": digest,
+            "expected": [{"family": f.family, "file": f.name, "sha256": f.sha256} for f in named],
+        },
+        remedy="copy or download the file again",
+    )
+
+
 def unpinned_error(path: Path, pins: Pins) -> ToktierError:
     """What a bare file is that equals no pin: damaged, no tokenizer, or a tokenizer that is not pinned."""
     try:
@@ -214,6 +231,15 @@ def unpinned_error(path: Path, pins: Pins) -> ToktierError:
             details={"path": escaped(path), "size": 0},
             remedy="copy or download the file again",
         )
+    if data is not None and not path.name.endswith(".json"):
+        if named := pins.of_name(path.name):
+            return _wrong_content(path, data, named)
+        if not data.lstrip().startswith((b"{", b"[")):
+            return ArtifactDamaged(
+                f"{shown_path(path)} ({size:,} bytes) equals no pinned file, and is no JSON, which a tokenizer.json is",
+                details={"path": escaped(path), "size": size},
+                remedy="toktier artifacts list --available",
+            )
     # Here, not above: the compiler's reader is heavy, and a path that holds a pin never needs it.
     from toktier.program.tokenizer_json import read_tokenizer
 

@@ -118,6 +118,10 @@ class Pins:
         """Every pinned file of this size: what a file of another digest may have been meant to be."""
         return tuple(f for files in self._by_digest.values() for f in files if f.size == size)
 
+    def of_name(self, name: str) -> tuple[PinnedFile, ...]:
+        """Every pinned file of this name."""
+        return tuple(f for files in self._by_digest.values() for f in files if f.name == name)
+
     def tokenizer_family(self, sha256: str) -> Family | None:
         """The family whose tokenizer.json has this digest."""
         for file in self.of_digest(sha256):
