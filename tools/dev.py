@@ -167,6 +167,15 @@ def test_counted(env: dict[str, str]) -> None:
     call(PYTHON, "-S", "-P", "-m", "pytest", "-q", "tests/counters", env=env)
 
 
+def test_planted_faults() -> None:
+    """Certification finds every fault that a build with TOKTIER_FAULTS can plant in the engine."""
+    env = variant("faults", "TOKTIER_FAULTS=ON")
+    # Workers are interpreters of their own, which would find the editable install first without -S.
+    spread = ("--dist", "load", "--tx", f"{os.cpu_count() or 1}*popen//python={PYTHON} -S -P")
+    pytest = ("-m", "pytest", "-q", *spread, "-m", "not full", "tests/certify/test_planted_faults.py")
+    call(PYTHON, "-S", "-P", *pytest, env=env)
+
+
 def test_old_reference(env: dict[str, str]) -> None:
     """The suites that compare with the reference, under its oldest certified version, in an environment of its own."""
     prefix = BUILD / f"venv-{OLD_REFERENCE}"
@@ -210,6 +219,7 @@ def do_test(options: argparse.Namespace) -> None:
         test_counted(counted)
         test_old_reference(counted)
         test_sanitized()
+        test_planted_faults()
 
 
 def do_lint(_: argparse.Namespace) -> None:
