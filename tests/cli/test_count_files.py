@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
 import pytest
 
-from tests.cli.command import Outcome, check_document, run, run_here, run_on_terminal
+from tests.cli.command import Outcome, check_document, environment, run, run_here, run_on_terminal
 from tests.support.material import ROOT
 from tests.support.native_tokenizers import native_family
 
@@ -145,3 +147,26 @@ def test_progress_is_for_terminals_and_never_in_the_data(tmp_path: Path) -> None
     assert code == 0
     assert shown.replace("\r", "\n").splitlines()[-1].removeprefix("\x1b[K").isdigit()
     assert run("count", *MINI, "-r", str(tmp_path), "--suffix", ".txt", home=tmp_path / "h").stderr == ""
+
+
+@pytest.mark.parametrize("files", [1, 400])
+def test_an_interrupt_ends_it_at_once(files: int, tmp_path: Path) -> None:
+    """Whoever reads a pipe, many files, or both: what is left is not counted first."""
+    text = "hello world " * 400_000
+    for i in range(files):
+        (tmp_path / f"{i:03}.txt").symlink_to(tmp_path / "text")
+    (tmp_path / "text").write_text(text if files > 1 else text * 40)
+    names = [str(tmp_path / f"{i:03}.txt") for i in range(files)]
+    child = subprocess.Popen(
+        [sys.executable, "-m", "toktier_cli.main", "count", *MINI, "--jobs", "2", *names],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT, env=environment(tmp_path / "home"),
+        # Whoever starts the tests in the background leaves SIGINT ignored, and a child inherits that.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )  # fmt: skip
+    time.sleep(1.5)
+    assert child.poll() is None, "it was done before it could be interrupted"
+    begun = time.monotonic()
+    child.send_signal(signal.SIGINT)
+    stdout, stderr = child.communicate(timeout=60)
+    assert (child.returncode, stdout, stderr) == (130, "", "error: interrupted\n")
+    assert time.monotonic() - begun < 5

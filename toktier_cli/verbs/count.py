@@ -38,6 +38,10 @@ class _Row:
     tokens: int | None = None
 
 
+class _Stopped(Exception):
+    """Another thread has met what ends the run."""
+
+
 @options.encodes
 def count(
     ctx: typer.Context,
@@ -109,6 +113,8 @@ def _count_all(invocation: Invocation, tok: Tokenizer, rows: list[_Row], special
 
     def blocks_of(row: _Row) -> Iterator[bytes]:
         for block in stdin_blocks() if row.path == "-" else file_blocks(row.path):
+            if faults:
+                raise _Stopped
             row.size += len(block)
             yield block
             progress.advance(0)
@@ -120,7 +126,7 @@ def _count_all(invocation: Invocation, tok: Tokenizer, rows: list[_Row], special
         while True:
             with guard:
                 row = next(pending, None)
-            if row is None:
+            if row is None or faults:
                 return
             try:
                 parts = tok.encode_stream(blocks_of(row), special, on_hold=partial(hold, row))
@@ -134,7 +140,7 @@ def _count_all(invocation: Invocation, tok: Tokenizer, rows: list[_Row], special
                 row.error = EnvironmentFault(
                     f"{shown_path(row.path)} cannot be read: {error.strerror}", details={"path": row.path}
                 )
-            except BaseException as error:  # shown by the one who waits
+            except BaseException as error:  # shown by the one who waits; an interrupt comes to the first thread alone
                 faults.append(error)
                 return
             progress.advance()
