@@ -36,8 +36,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:  # once more, while the first one was being told: everything was undone on the way here
         return 130
     finally:
-        if whole_process:
-            _ignore_interrupts()  # the interpreter's own end would answer one with a trace
+        if whole_process:  # the interpreter's own end would answer an interrupt with a trace
+            try:
+                _ignore_interrupts()
+            except KeyboardInterrupt:  # between the call and its first line
+                _ignore_interrupts()
 
 
 def _ignore_interrupts() -> None:
