@@ -56,13 +56,21 @@ def _ignore_interrupts() -> None:
 
 def _without_interrupts(unraisable: Any) -> None:
     """An interrupt that the interpreter swallowed, in a callback of its import system: it counts when nothing else is
-    going on, so it is sent again."""
+    going on, so it is sent again, and not from in here, where one would be swallowed too."""
     if issubclass(unraisable.exc_type, KeyboardInterrupt):
-        import signal
+        import _thread
 
-        signal.raise_signal(signal.SIGINT)
+        _thread.start_new_thread(_interrupt_soon, ())
     else:
         sys.__unraisablehook__(unraisable)
+
+
+def _interrupt_soon() -> None:
+    import signal
+    import time
+
+    time.sleep(0.005)
+    os.kill(os.getpid(), signal.SIGINT)
 
 
 def _run(arguments: list[str]) -> int:
