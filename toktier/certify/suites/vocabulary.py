@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 BLOCK = 300_000  # code points, of which a call counts sixteen: about half a second
 QUICK_RANK_ONE_IN = 8  # of the texts about ranks
+TOGETHER = 64  # tokens of a document
+LONG = 12  # characters
 LISTED = 100  # open ids that are named
 
 
@@ -39,13 +41,13 @@ class VocabularySuite(TextSuite):
         "each token produced and each live merge rule fired at least once, or proved impossible, or counted as open; "
         "overlapping rules told apart by rank. Quick joins the texts into documents in which all of it still shows, "
         "and takes one in eight of those about ranks; above it each text stands alone. A token for which no text was "
-        "found is tried by its own"
+        "found is tried by its own; and every token stands inside a longer piece, where merges must make it"
     )
     version = 2
 
     def plan(self, subject: Subject, level: Level, seed: int) -> SuitePlan:
         coverage = vocabulary_coverage(subject, self.version)
-        texts = _texts(coverage, level) + _not_shown(subject, coverage)
+        texts = _texts(coverage, level) + _not_shown(subject, coverage) + _inside(subject)
         blocks = blocks_of(texts, BLOCK)
         facts = {**vocabulary_facts(subject, coverage), "documents": len(texts)}
         facts["code_points"] = sum(map(len, texts))
@@ -68,14 +70,35 @@ def _texts(coverage: VocabularyCoverage, level: Level) -> list[str]:
 def _not_shown(subject: Subject, coverage: VocabularyCoverage) -> list[str]:
     """The own text of each token that no text was found for: that there is none is our engine's word, and where a merge
     is missing it is wrong."""
+    own = _own_texts(subject)
+    claimed = [i for i, outcome in enumerate(coverage.tokens) if outcome not in (Outcome.SHOWN, Outcome.ABSENT)]
+    return [own[token] for token in claimed if token in own]
+
+
+def _inside(subject: Subject) -> list[str]:
+    """Every token of the model with a character behind it that goes on with its piece, many to a document: a piece that
+    is a token is looked up whole, and would hide a merge that is missing. Long pieces are cut where no merge crosses,
+    so tokens of many bytes also stand before an ASCII character."""
+    flags = subject.program_file.section("TFLG")
+    shown: list[str] = []
+    for token, text in _own_texts(subject).items():
+        if flags[token] & TokenFlag.MODEL:
+            letter = text[-1].isalpha()
+            shown.append(text + ("\u01c2" if letter else "\u00a7"))
+            if len(text) > LONG:
+                shown.append(text + ("q" if letter else text[-1]))
+    return ["\n".join(shown[begin : begin + TOGETHER]) for begin in range(0, len(shown), TOGETHER)]
+
+
+def _own_texts(subject: Subject) -> dict[int, str]:
+    """By id, the bytes that it reads, where they are a text and not empty."""
     program = subject.program_file
     starts, raw = memoryview(program.section("RAWO")).cast("I"), program.section("RAWB")
-    texts: list[str] = []
-    for token, outcome in enumerate(coverage.tokens):
-        if outcome not in (Outcome.SHOWN, Outcome.ABSENT):
-            with contextlib.suppress(UnicodeDecodeError):  # no text has these bytes alone
-                texts.append(bytes(raw[starts[token] : starts[token + 1]]).decode())
-    return [text for text in texts if text]
+    texts: dict[int, str] = {}
+    for token in range(len(starts) - 1):
+        with contextlib.suppress(UnicodeDecodeError):
+            texts[token] = bytes(raw[starts[token] : starts[token + 1]]).decode()
+    return {token: text for token, text in texts.items() if text}
 
 
 def vocabulary_facts(subject: Subject, coverage: VocabularyCoverage) -> dict[str, Any]:
