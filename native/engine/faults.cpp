@@ -118,11 +118,14 @@ void plant_in_merges(Program& p) {
   if (TOKTIER_FAULT(merge_dropped)) middle[1] = middle[3];  // a pair that is looked up elsewhere
   if (TOKTIER_FAULT(merge_product)) middle[3] = slots[places[places.size() / 2 + 1] + 3];
   if (!TOKTIER_FAULT(rank_swapped)) return;
-  const auto is_byte = [&](std::uint32_t id) { return p.raw_text(id).size() == 1; };
+  const auto is_letter = [&](std::uint32_t id) {  // letters stand in one piece
+    const std::string_view text = p.raw_text(id);
+    return text.size() == 1 && text[0] >= 'a' && text[0] <= 'z';
+  };
   for (const std::size_t one : places)
     for (const std::size_t two : places) {
       std::uint32_t *const a = slots + one, *const b = slots + two;
-      if (a == b || a[1] != b[0] || !is_byte(a[0]) || !is_byte(a[1]) || !is_byte(b[1])) continue;
+      if (a == b || a[1] != b[0] || !is_letter(a[0]) || !is_letter(a[1]) || !is_letter(b[1])) continue;
       std::swap(a[2], b[2]);
       return;
     }

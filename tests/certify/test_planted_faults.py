@@ -1,0 +1,94 @@
+"""Every fault of native/engine/faults.def is found by certification at its quick level, and only because it is there.
+
+Runs in a build with -DTOKTIER_FAULTS=ON (`dev.py test --tier ci` makes one); the ordinary build has no faults to plant.
+The published tokenizer of every day, qwen3, is tried in the full tier. Which suites find what is recorded in
+docs/certification-faults.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.support.planted import KINDS, Bench, listed, ordered, places
+from toktier import _native
+from toktier.certify.suites import SUITES
+
+ROOT = Path(__file__).resolve().parents[2]
+DOCUMENT = ROOT / "docs" / "certification-faults.md"
+
+planting = pytest.mark.skipif(
+    not hasattr(_native, "set_fault"), reason="this build has no faults to plant (dev.py test --tier ci makes one)"
+)
+
+
+@pytest.fixture(scope="module")
+def benches(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Bench]:
+    """By kind, made on first use."""
+    made: dict[str, Bench] = {}
+
+    def bench(kind: str) -> Bench:
+        if kind not in made:
+            directory = tmp_path_factory.mktemp(kind)
+            path = KINDS[kind].make(directory)
+            if path is None:
+                pytest.skip("needs ../shared, which is not here")
+            made[kind] = Bench(path, directory)
+        return made[kind]
+
+    return bench
+
+
+def pairs() -> list[object]:
+    return [
+        pytest.param(name, kind, id=f"{name}-{kind}", marks=pytest.mark.full if kind == "qwen3" else pytest.mark.ci)
+        for name, kinds, _ in listed()
+        for kind in kinds.split()
+    ]
+
+
+@planting
+@pytest.mark.parametrize(("name", "kind"), pairs())
+def test_a_planted_fault_is_found(name: str, kind: str, benches: Callable[[str], Bench]) -> None:
+    bench = benches(kind)
+    found = next(bench.look(name, ordered()), None)
+    assert found is not None, f"no suite finds {name} on {kind} at the quick level"
+    assert bench.agrees_without(found), f"{found.suite.name} reports a difference without the fault too"
+
+
+@planting
+@pytest.mark.ci
+def test_nothing_is_found_where_nothing_is_planted(benches: Callable[[str], Bench]) -> None:
+    assert not list(benches("mini").look("", ordered()))
+
+
+@planting
+@pytest.mark.ci
+def test_an_unknown_fault_is_refused() -> None:
+    with pytest.raises(ValueError, match="no fault of this name"):
+        _native.set_fault("no such")
+
+
+def test_the_table_is_sound() -> None:
+    names = [name for name, _, _ in listed()]
+    assert len(names) == len(set(names)) >= 30
+    assert len(names) == (ROOT / "native" / "engine" / "faults.def").read_text().count("TOKTIER_FAULT_ROW(")
+    for name, kinds, meaning in listed():
+        assert set(kinds.split()) <= KINDS.keys(), name
+        assert meaning
+        assert places(name), f"{name} is planted nowhere"
+
+
+def test_the_document_names_every_fault_and_who_finds_it() -> None:
+    suites = {suite.name for suite in SUITES}
+    rows = [line.strip("|").split("|") for line in DOCUMENT.read_text().splitlines() if line.startswith("| `")]
+    written = {cells[0].strip().strip("`"): [cell.strip() for cell in cells[1:]] for cells in rows}
+    assert written.keys() == {name for name, _, _ in listed()}
+    for name, kinds, meaning in listed():
+        said, finders = written[name][0], dict(part.split(": ") for part in written[name][1].split("; "))
+        assert said == meaning
+        assert finders.keys() == set(kinds.split())
+        for finder in finders.values():
+            assert set(finder.split(", ")) <= suites, name
