@@ -40,8 +40,8 @@ class Program:
         and added tokens.
         """
     def cuts(self, text: _Text, continued: bool = False) -> tuple[list[int], bytes]:
-        """Where a text may be cut, in bytes of its UTF-8, without both ends, and the `layout.CutKind` of each: the ids of
-        the parts are the ids of the whole, and so are the offsets before the post-processor. `continued`: where that
+        """Where a text may be cut, in bytes of its UTF-8, without both ends, and the `layout.CutKind` of each: the ids
+        of the parts are the ids of the whole, and so are the offsets before the post-processor. `continued`: where that
         holds when the first segment of every later part gets neither the prefix space nor what Prepend puts in front.
 
         More text on either side adds cuts and takes none away. InvalidText as `EncoderBase.encode`.
@@ -211,8 +211,8 @@ def cover_vocabulary(program: Program, mutants: int) -> dict[str, Any]:
 
     texts: list[str]; documents: the same joined, everything that they show still shown; rank_texts: list[str] that tell
     the ranks of overlapping rules apart. tokens (by id), rules (by rank): bytes of outcomes
-    (`toktier.certify.vocabulary_outcomes`). rank_pairs, rank_pairs_told, rank_pairs_blocked; mutants (at most as many as
-    asked for), mutants_killed, mutants_apart: int. Deterministic. Seconds, without the GIL.
+    (`toktier.certify.vocabulary_outcomes`). rank_pairs, rank_pairs_told, rank_pairs_blocked; mutants (at most as
+    many as asked for), mutants_killed, mutants_apart: int. Deterministic. Seconds, without the GIL.
     """
 
 def trace_merges(program: Program, text: bytes) -> tuple[list[int], list[int]]:
@@ -244,7 +244,8 @@ def token_mutants(
     strings: list[bytes],
 ) -> dict[str, Any]:
     """The same for the one-pass form: 0 next, 1 actions, 2 end of text. `refused`: changes that the program reader does
-    not take, not in `tested`; `equivalent`: no text tells them from the tables; `survivors`: neither killed nor that."""
+    not take, not in `tested`; `equivalent`: no text tells them from the tables; `survivors`: neither
+    killed nor that."""
 
 # In a build with TOKTIER_FAULTS only (native/engine/faults.h).
 def set_fault(name: str) -> None:

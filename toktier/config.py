@@ -6,7 +6,8 @@ policy and waivers are call arguments and flags only.
 
 Directories: `cache` (artifacts, programs: may be deleted at any time) and `state` (must not be lost). Both lie under
 TOKTIER_HOME when it is set, else where the XDG variables or HOME say. A host without any of them has no directories:
-that is an error only for what needs one. `shared_caches` are cache directories of others, read and never written. The user database is not asked: a service without HOME was not given a place.
+that is an error only for what needs one. `shared_caches` are cache directories of
+others, read and never written. The user database is not asked: a service without HOME was not given a place.
 """
 
 from __future__ import annotations

@@ -63,9 +63,7 @@ def right_access(tables: BoundaryTables) -> dict[int, bytes]:
     return access
 
 
-def nonempty_access(
-    access: dict[int, bytes], rows: Sequence[Sequence[int]], *, backwards: bool
-) -> dict[int, bytes]:
+def nonempty_access(access: dict[int, bytes], rows: Sequence[Sequence[int]], *, backwards: bool) -> dict[int, bytes]:
     """`access` with the empty text of the start replaced by the shortest that comes back to it; without the start where
     none does. What the matrix says of the empty text before (or behind) is a convention that nobody can observe.
     """
