@@ -6,8 +6,8 @@ import enum
 
 
 class Level(enum.StrEnum):
-    """Quick answers "does this work here" in under a minute; standard is what certified means; exhaustive takes what
-    it is given."""
+    """Quick answers "does this work here" in under a minute; standard is what a release rests on; exhaustive takes
+    what it is given. Evidence and status lines always name the level."""
 
     QUICK = "quick"
     STANDARD = "standard"
