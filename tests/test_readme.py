@@ -20,6 +20,7 @@ COMMANDS = [
     if line.startswith("$ ") and "toktier " in line
 ]
 NEEDS_FETCH = [c for c in COMMANDS if "qwen3_8b" in c]
+CERTIFIES = [c for c in COMMANDS if "toktier certify" in c]
 
 
 def test_python_blocks_run(tmp_path: Path) -> None:
@@ -40,7 +41,7 @@ def run(command: str, home: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(["bash", "-c", shell], cwd=ROOT, env=env, capture_output=True, text=True, check=False)
 
 
-@pytest.mark.parametrize("command", [c for c in COMMANDS if c not in NEEDS_FETCH])
+@pytest.mark.parametrize("command", [c for c in COMMANDS if c not in NEEDS_FETCH + CERTIFIES])
 def test_commands_run(command: str, tmp_path: Path) -> None:
     ran = run(command, tmp_path)
     assert ran.returncode == 0, ran.stderr
@@ -48,9 +49,10 @@ def test_commands_run(command: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.ci
-def test_commands_that_need_a_fetched_artifact_run_in_their_order(tmp_path: Path) -> None:
-    assert NEEDS_FETCH
-    for command in NEEDS_FETCH:
+@pytest.mark.parametrize("commands", [NEEDS_FETCH, CERTIFIES], ids=["fetched", "certified"])
+def test_commands_that_rest_on_each_other_run_in_their_order(commands: list[str], tmp_path: Path) -> None:
+    assert len(commands) > 1
+    for command in commands:
         ran = run(command, tmp_path)
         assert ran.returncode == 0, ran.stderr
         assert ran.stdout

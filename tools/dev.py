@@ -223,7 +223,7 @@ def do_test(options: argparse.Namespace) -> None:
 
 
 def do_lint(_: argparse.Namespace) -> None:
-    make_environment()
+    install_editable()  # the registry is checked against the suites of the package, which need the native module
     call(PYTHON, "-m", "ruff", "check", ".")
     call(PYTHON, "-m", "ruff", "format", "--check", ".")
     call(PYTHON, "-m", "mypy")
