@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -109,3 +110,62 @@ def test_results_are_kept_as_they_are(directory: Path, tmp_path: Path, monkeypat
         writer.append(result)
     assert checkpoints.read(directory).results[15] == result
     assert all(json.loads(line)["chain"] for line in (directory / BLOCKS).read_bytes().splitlines())
+
+
+def rewritten(directory: Path, line: int, **changes: Any) -> None:
+    """blocks.jsonl with members of a line replaced, and a chain that holds."""
+    records = [json.loads(row) for row in (directory / BLOCKS).read_bytes().splitlines()]
+    records[line] |= changes
+    chain, rows = "", []
+    for record in records:
+        record.pop("chain")
+        row, chain = checkpoints._line(record, chain)
+        rows.append(row)
+    (directory / BLOCKS).write_bytes(b"".join(rows))
+
+
+COUNTS = {"documents": 1, "utf8_bytes": 1, "code_points": 1, "ids": 1, "checks": 1, "mismatches": 0, "routed": 0}
+TEXT = {"suite": "words", "block": 0, "what": "ids", "text": "a", "add_special_tokens": False, "plain": False}
+
+
+WRONG: tuple[tuple[int, str, tuple[Any, ...]], ...] = (
+    (1, "counts", tuple({**COUNTS, "documents": value} for value in ("1", -1, True, None, 1 << 50))),
+    (1, "counts", ({**COUNTS, "routed": 2}, {"documents": 1}, None)),
+    (1, "index", ("3", True, [], -1)),
+    (1, "digest", ("ab", "-" * 64, "\u00e9" * 64, 5)),
+    (1, "failures", ({}, [1], [{}], [{**TEXT, "text": 5}], [{**TEXT, "plain": 0}])),
+    (0, "shard", ([1, 0], [0, 1], ["1", "1"], [2, 1], 1)),
+    (0, "target", (None, [], {}, {"artifact": 5}, {"artifact": "x", "corpora": [5]})),
+    (0, "build", (None,)),
+)
+
+
+@pytest.mark.parametrize(
+    ("line", "member", "value"), [(line, member, value) for line, member, values in WRONG for value in values]
+)
+def test_what_no_run_wrote_is_refused_although_its_chain_holds(
+    directory: Path, line: int, member: str, value: Any
+) -> None:
+    rewritten(directory, line)
+    checkpoints.read(directory)
+    rewritten(directory, line, **{member: value})
+    with pytest.raises(EvidenceInvalid):
+        checkpoints.read(directory)
+
+
+@pytest.mark.parametrize("value", [b"1.5", b"NaN", b"99999999999999999999", b'"\\ud800"'])
+def test_numbers_and_strings_without_a_canonical_form_are_refused(directory: Path, value: bytes) -> None:
+    data = (directory / BLOCKS).read_bytes()
+    (directory / BLOCKS).write_bytes(data.replace(b'"mismatches":0', b'"mismatches":' + value, 1))
+    with pytest.raises(EvidenceInvalid):
+        checkpoints.read(directory)
+
+
+def test_a_directory_with_anything_in_it_is_left_as_it_is(tmp_path: Path) -> None:
+    mine = tmp_path / "mine" / "failures" / "notes.txt"
+    mine.parent.mkdir(parents=True)
+    mine.write_text("not of a run")
+    with pytest.raises(EnvironmentFault, match="is not empty"):
+        start(prepare(tmp_path / "home"), tmp_path / "mine")
+    assert mine.read_text() == "not of a run"
+    assert [path.name for path in (tmp_path / "mine").iterdir()] == ["failures"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 
 from tests.certify.tiny_suites import BLOCKS, MINI, SUITES, Words, prepare
 from tests.cli.command import validator
+from toktier.canonical import TAG_CERTIFY_PLAN, document_digest
 from toktier.certify.levels import Level
 from toktier.certify.plan import Shard, differences, make_plan, parse_shard, read_plan
 from toktier.certify.subject import Subject
@@ -51,6 +53,37 @@ def test_an_edited_plan_is_refused(tmp_path: Path) -> None:
     for edited in (document | {"seed": 5}, document | {"suites": []}, {}, [], None, document | {"digest": "0" * 64}):
         with pytest.raises(EvidenceInvalid):
             read_plan(edited, "plan.json")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"seed": "0"},
+        {"backend": "hf"},
+        {"backend": 5},
+        {"corpora": 5},
+        {"artifact": {"sha256": "0" * 64}},
+        {"engine": "\x1b[31m"},
+        {"level": "deep"},
+    ],
+)
+def test_a_plan_that_nobody_makes_is_refused_although_its_digest_holds(tmp_path: Path, change: dict[str, Any]) -> None:
+    assert read_plan(resealed(tmp_path), "plan.json").blocks == 21
+    with pytest.raises(EvidenceInvalid):
+        read_plan(resealed(tmp_path, **change), "plan.json")
+
+
+@pytest.mark.parametrize("change", [{"blocks": 10**15}, {"facts": None}, {"name": "a\nb"}, {"why": "\x1b[31m"}])
+def test_a_suite_that_nobody_plans_is_refused(tmp_path: Path, change: dict[str, Any]) -> None:
+    suites = prepare(tmp_path).plan.document["suites"]
+    with pytest.raises(EvidenceInvalid):
+        read_plan(resealed(tmp_path, suites=[{**suites[0], **change}, *suites[1:]]), "plan.json")
+
+
+def resealed(tmp_path: Path, **changes: Any) -> dict[str, Any]:
+    content = {**prepare(tmp_path).plan.document, **changes}
+    del content["digest"]
+    return {**content, "digest": document_digest(TAG_CERTIFY_PLAN, content)}
 
 
 def test_every_block_is_located_once(tmp_path: Path) -> None:

@@ -162,6 +162,15 @@ def test_a_torn_compressed_file_is_incomplete(tmp_path: Path) -> None:
         read_corpus(torn)
 
 
+@pytest.mark.parametrize("name", ["x.zst", "x.jsonl.zst"])
+def test_a_compressed_file_without_a_byte_is_torn_and_no_empty_text(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).touch()
+    with pytest.raises(EvidenceIncomplete, match="end early"):
+        read_corpus(tmp_path / name)
+    (tmp_path / name).write_bytes(zstandard.compress(b""))
+    assert read_corpus(tmp_path / name).utf8_bytes == 0
+
+
 def test_nothing_given_and_nothing_found_have_no_block(tmp_path: Path) -> None:
     assert SUITE.plan(Subject(BASE), Level.QUICK, 1).why == "no corpus was given"
     (tmp_path / "empty").mkdir()

@@ -149,3 +149,15 @@ def test_plans_are_the_same_in_every_process(tmp_path: Path) -> None:
     one, two = (run_suite(SUITE, Subject(NAMES["gpt2_like"])) for _ in range(2))
     assert one.digests == two.digests
     assert dict(one.plan.facts) == dict(two.plan.facts)
+
+
+@pytest.mark.parametrize("vocabulary", [{"a": 0}, {"a": 0, "b": 1, "ab": 2}])
+def test_the_least_tokenizers_have_nothing_to_report(tmp_path: Path, vocabulary: dict[str, int]) -> None:
+    """No added token, no part but the model, at most one merge."""
+    from tokenizers import Tokenizer, models
+
+    merges = [("a", "b")] if "ab" in vocabulary else []
+    Tokenizer(models.BPE(vocabulary, merges)).save(str(tmp_path / "t.json"))
+    run = run_suite(SUITE, Subject(tmp_path / "t.json"), Level.STANDARD)
+    assert not run.failures
+    assert run.counts.checks > 50

@@ -49,6 +49,8 @@ def test_a_file_is_slow_until_it_is_certified_here_and_after_it_is_forgotten(
     copy.write_bytes(FILE.read_bytes() + b"\n")
     assert serves(home, copy) == ("fast_cpu", "locally_certified")
 
+    shown = run_here("inspect", str(copy), home=home, monkeypatch=monkeypatch, capture=capfdbinary).text
+    assert f"undo         toktier certify forget {document['artifact']['sha256']}\n" in shown
     shown = run_here("inspect", str(FILE), home=home, monkeypatch=monkeypatch, capture=capfdbinary).text
     assert "evidence     locally_certified: evidence of this host, level quick" in shown
     assert f"undo         toktier certify forget {FILE}\n" in shown
@@ -92,6 +94,30 @@ def test_shards_put_together_are_not_known_to_be_of_this_host(certify: Command, 
         assert certify(str(FILE), "--shard", f"{k}/2", "--out", part).code == 0
     merged = certify.document("merge", *parts)
     assert (merged["outcome"], merged["stored"]) == ("passed", None)
+    again = certify("--resume", merged["directory"])
+    assert again.code == 0
+    assert "not believed" in again.stderr
+
+
+def test_a_run_that_others_could_have_written_is_not_believed(certify: Command, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    certify(str(FILE), "--out", str(run), "--time-budget", "0")
+    (run / "blocks.jsonl").chmod(0o666)
+    outcome = certify("--resume", str(run))
+    assert outcome.code == 0
+    assert "somebody else could have written" in outcome.stderr
+    assert not (certify.home / "state" / "evidence").exists()
+
+
+def test_what_is_damaged_can_be_forgotten_and_is_not_believed_after_that(certify: Command, tmp_path: Path) -> None:
+    stored = Path(certify.document(str(FILE))["stored"])
+    stored.chmod(0o666)
+    with pytest.warns(toktier.ToktierWarning):
+        assert serves(certify.home)[0] == "hf"
+    assert certify("forget", str(FILE)).code == 0
+    with pytest.warns(toktier.ToktierWarning):
+        assert serves(certify.home)[0] == "hf"
+    assert list((certify.home / "state" / "evidence").iterdir()) == []
 
 
 def test_forgetting_by_digest_and_where_nothing_can_be_kept(certify: Command) -> None:

@@ -86,6 +86,9 @@ def test_a_corpus_is_compared_by_digest_and_an_absent_or_empty_one_is_6(certify:
     place = tmp_path / "texts"
     place.mkdir()
     assert certify.document("toktier_mini", "--corpus", str(place))["exit_code"] == 6
+    (place / "a.txt").touch()  # a document, and nothing that could differ
+    empty = certify.document("toktier_mini", "--corpus", str(place))
+    assert (empty["exit_code"], [reason["code"] for reason in empty["reasons"]]) == (6, ["empty_corpus"])
     (place / "a.txt").write_text("a text that nobody else may read")
     (place / "b.jsonl").write_text('{"text": "Größe"}\n"more"\n')
     run = ("toktier_mini", "--corpus", str(place), "--out", str(tmp_path / "run"))
@@ -225,6 +228,90 @@ def test_what_is_misspelt_is_2_and_what_is_absent_3(certify: Command, tmp_path: 
     assert certify.document("--resume", str(tmp_path / "absent"))["exit_code"] == 3
     assert certify.document("toktier_mini", "--backend", "gpu")["exit_code"] == 8
     assert not list((tmp_path / "home").rglob("plan.json"))
+
+
+def test_what_would_be_found_after_the_run_is_told_before_it(certify: Command, tmp_path: Path) -> None:
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    for line in (["--junit", str(fifo)], ["--summary", str(tmp_path / "no" / "x.md")], ["--junit", str(tmp_path)]):
+        assert certify.document("toktier_mini", *line)["exit_code"] == 2
+    for seconds in ("nan", "inf"):
+        assert certify.document("toktier_mini", "--time-budget", seconds)["exit_code"] == 2
+    (tmp_path / "used").mkdir()
+    (tmp_path / "used" / "evidence.json").write_text("mine")
+    assert certify.document("toktier_mini", "--out", str(tmp_path / "used"))["exit_code"] == 7
+    assert (tmp_path / "used" / "evidence.json").read_text() == "mine"
+    assert not list((tmp_path / "home").rglob("plan.json"))
+
+
+def test_a_file_named_without_its_directory_is_found_again(
+    certify: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "t.json").write_bytes(MINI.read_bytes().replace(b"{", b"{ ", 1))
+    monkeypatch.chdir(tmp_path)
+    assert certify("t.json", "--out", str(tmp_path / "run"), "--time-budget", "0").code == 6
+    monkeypatch.chdir("/")
+    assert certify("--resume", str(tmp_path / "run")).code == 0
+
+
+def test_names_are_never_more_than_names(certify: Command, tmp_path: Path) -> None:
+    from toktier.certify.suites.corpus import CorpusSuite
+
+    certify.suites = (*tiny_suites.SUITES, CorpusSuite())
+    file = os.fsdecode(os.fsencode(tmp_path) + b"/t\xff\x1b[31m\n# x.json")
+    texts = os.fsdecode(os.fsencode(tmp_path) + b"/c\xff.txt")
+    Path(file).write_bytes(MINI.read_bytes().replace(b"{", b"{ ", 1))
+    Path(texts).write_text("a text")
+    run = tmp_path / "run"
+    outcome = certify(file, "--corpus", texts, "--out", str(run))
+    assert outcome.code == 0
+    for text in (outcome.text, (run / "summary.md").read_text()):
+        assert "\x1b" not in text
+        assert "\n# x" not in text
+    assert certify("run", "--resume", str(run), file).code == 6  # the corpus has to be given by a name that JSON holds
+
+
+def test_a_shard_alone_is_incomplete(certify: Command, tmp_path: Path) -> None:
+    certify("toktier_mini", "--shard", "1/2", "--out", str(tmp_path / "part"))
+    told = certify.document("verify", str(tmp_path / "part"))
+    assert told["exit_code"] == 6
+    assert "merge" in told["error"]["remedy"]
+
+
+def test_what_the_compiler_does_not_know_is_4_and_named(certify: Command, tmp_path: Path) -> None:
+    from tokenizers import Tokenizer, models
+
+    Tokenizer(models.WordPiece({"[UNK]": 0, "a": 1}, unk_token="[UNK]")).save(str(tmp_path / "w.json"))
+    told = certify.document(str(tmp_path / "w.json"))
+    assert (told["exit_code"], told["error"]["code"]) == (4, "PROGRAM_UNSUPPORTED")
+    assert "WordPiece" in told["error"]["message"]
+
+
+def test_a_program_in_the_cache_that_the_compiler_did_not_make_is_no_subject(certify: Command) -> None:
+    """It has a digest that holds, so a load believes it: the suites read other tables than those that would serve."""
+    from toktier.program.file import read_program, write_program
+    from toktier.program.layout import SECTIONS
+
+    assert certify("toktier_mini").code == 0
+    (path,) = certify.home.rglob("*.program")
+    program = read_program(path.read_bytes())
+    sections = {tag: bytes(program.section(tag)) for tag in SECTIONS}
+    sections["CLS2"] = sections["CLS2"][:-1] + bytes([sections["CLS2"][-1] ^ 1])
+    path.write_bytes(write_program(sections, program.artifact_sha256, program.fingerprint))
+    told = certify.document("toktier_mini")
+    assert (told["exit_code"], told["error"]["code"]) == (5, "PROGRAM_CORRUPT")
+    path.unlink()
+    assert certify("toktier_mini").code == 0
+
+
+def test_a_failure_of_the_reference_beside_itself_is_none(certify: Command, tmp_path: Path) -> None:
+    certify("toktier_mini", "--out", str(tmp_path / "run"), fault="ids")
+    path = sorted((tmp_path / "run" / "failures").iterdir())[0]
+    failure = json.loads(path.read_bytes())
+    for edited in (failure | {"backend": "hf"}, {k: v for k, v in failure.items() if k != "plain"}):
+        path.write_text(json.dumps(edited))
+        assert certify.document("replay", str(path))["exit_code"] == 5
+    assert certify.document("replay", str(tmp_path))["exit_code"] == 7
 
 
 def test_progress_is_for_people_only(tmp_path: Path, certify: Command) -> None:

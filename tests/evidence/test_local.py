@@ -129,3 +129,11 @@ def test_a_damaged_file_can_be_forgotten(tmp_path: Path) -> None:
     path.write_bytes(b"{}")
     assert local.remove(tmp_path, SHA) == 1
     assert not path.exists()
+
+
+def test_a_copy_without_its_file_can_be_forgotten(tmp_path: Path) -> None:
+    local.store(evidence_document(), tmp_path).unlink()
+    assert find(tmp_path).evidence  # type: ignore[union-attr]
+    assert local.of_artifact(tmp_path, SHA)
+    assert local.remove(tmp_path, SHA) == 1
+    assert find(tmp_path) is None

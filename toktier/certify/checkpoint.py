@@ -11,6 +11,7 @@ import contextlib
 import hashlib
 import json
 import os
+import re
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -30,6 +31,8 @@ FAILURES = "failures"
 SCHEMA = "toktier.certify_checkpoint"
 SYNC_SECONDS = 1.0
 MAX_FILE_BYTES = 1 << 30
+MAX_NUMBER = 1 << 40  # of anything in one block; sums of 8,192 such are still exact in canonical JSON
+_DIGEST = re.compile(r"[0-9a-f]{64}", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,15 +75,30 @@ class Checkpoint:
         return [index for index in self.planned if index not in self.results]
 
 
+def require_unused(directory: Path) -> None:
+    """Raises EnvironmentFault unless the directory is new or empty: a run replaces its files and `failures/` whole."""
+    try:
+        entries = os.listdir(directory)
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise environment_fault(error, "read", directory) from None
+    if not entries:
+        return
+    again = PLAN in entries or BLOCKS in entries
+    raise EnvironmentFault(
+        f"{shown_path(directory)} holds a run already" if again else f"{shown_path(directory)} is not empty",
+        details={"path": str(directory)},
+        remedy=f"toktier certify --resume {typed(directory)}, or give another directory"
+        if again
+        else "give a new directory with --out DIR",
+    )
+
+
 def begin(directory: Path, plan: Plan, shard: Shard, build: Mapping[str, Any], target: Mapping[str, Any]) -> Checkpoint:
-    """Makes the directory, which must not hold a run yet."""
+    """Makes the directory. Raises EnvironmentFault as `require_unused` does."""
+    require_unused(directory)
     make_directory(directory)
-    if (directory / PLAN).exists() or (directory / BLOCKS).exists():
-        raise EnvironmentFault(
-            f"{shown_path(directory)} holds a run already",
-            details={"path": str(directory)},
-            remedy=f"toktier certify --resume {typed(directory)}, or give another directory",
-        )
     atomic_write(directory / PLAN, plan.to_json() + b"\n")
     header = {
         "schema": SCHEMA,
@@ -105,13 +123,12 @@ def read(directory: Path) -> Checkpoint:
     for number, line in enumerate(whole.splitlines(), 1):
         record = _json(line, path, number)
         expected = record.pop("chain", None) if isinstance(record, dict) else None
-        if expected is None or _line(record, chain)[1] != expected:
-            raise _edited(path, number)
-        chain = str(expected)
         try:
+            if expected is None or _line(record, chain)[1] != expected:
+                raise _edited(path, number)
+            chain = str(expected)
             if header is None:
-                header = record
-                shard = Shard(*record["shard"])
+                header, shard = record, _shard_of(record)
                 if record["schema"] != SCHEMA or record["plan"] != plan.digest:
                     raise EvidenceInvalid(
                         f"{shown_path(path)} is of another plan than {PLAN} beside it",
@@ -119,9 +136,7 @@ def read(directory: Path) -> Checkpoint:
                         remedy="bring the whole directory again from where it was made",
                     )
                 continue
-            result = BlockResult(
-                record["index"], Counts(**record["counts"]), str(record["digest"]), list(record["failures"])
-            )
+            result = _result_of(record)
         except (KeyError, TypeError, ValueError):
             raise _edited(path, number) from None
         if result.index in results or result.index not in shard.range_of(plan.blocks):
@@ -130,6 +145,42 @@ def read(directory: Path) -> Checkpoint:
     if header is None:
         raise _edited(path, 1)
     return Checkpoint(directory, plan, shard, header["build"], header["target"], results, chain, len(whole))
+
+
+def _shard_of(header: Mapping[str, Any]) -> Shard:
+    """The shard of a header. Raises KeyError, TypeError or ValueError for what no run wrote; so does `_result_of`."""
+    number, count = header["shard"]
+    build, target = header["build"], header["target"]
+    named = isinstance(target, dict) and isinstance(target["artifact"], str)
+    named = named and all(isinstance(path, str) for path in target.get("corpora", ()))
+    if not (_is_number(number) and _is_number(count) and 1 <= number <= count and isinstance(build, dict) and named):
+        raise ValueError("no header")
+    return Shard(number, count)
+
+
+def _result_of(record: Mapping[str, Any]) -> BlockResult:
+    counts, index, digest, failures = Counts(**record["counts"]), record["index"], record["digest"], record["failures"]
+    sound = counts.to_dict() == record["counts"] and all(map(_is_number, record["counts"].values()))
+    sound = sound and _is_number(index)
+    sound = sound and counts.mismatches + counts.routed <= counts.checks and isinstance(failures, list)
+    if not (sound and _DIGEST.fullmatch(digest) and all(map(_is_failure, failures))):
+        raise ValueError("no block")
+    return BlockResult(index, counts, digest, failures)
+
+
+def _is_number(value: Any) -> bool:
+    return type(value) is int and 0 <= value <= MAX_NUMBER
+
+
+def _is_failure(failure: Any) -> bool:
+    """Whether it is one as a tally keeps it, of a text or of a value."""
+    words = ("text",) if "text" in failure else ("subject", "got", "expected")
+    modes = ("add_special_tokens", "plain") if "text" in failure else ()
+    return (
+        all(isinstance(failure[name], str) for name in ("suite", "what", *words))
+        and all(isinstance(failure[name], bool) for name in modes)
+        and _is_number(failure["block"])
+    )
 
 
 class Writer:

@@ -107,7 +107,7 @@ def read_corpus(path: Path, name: str | None = None) -> Corpus:
     if held:
         blocks.append(Block(*begin, held, part.hexdigest()))
     return Corpus(
-        name or path.resolve().name,
+        name or shown(path.resolve().name),
         whole.hexdigest(),
         documents,
         utf8_bytes,
@@ -123,7 +123,7 @@ def read_corpora(paths: Sequence[Path]) -> tuple[Corpus, ...]:
     seen: Counter[str] = Counter()
     corpora = []
     for path in paths:
-        name = path.resolve().name
+        name = shown(path.resolve().name)
         seen[name] += 1
         corpora.append(read_corpus(path, name if seen[name] == 1 else f"{name}#{seen[name]}"))
     return tuple(corpora)
@@ -177,7 +177,7 @@ class _Skip:
 
 
 class _Unpacked(io.RawIOBase):
-    """The content of a zstd file of any number of frames; a file that ends inside one is an OSError."""
+    """The content of a zstd file of one frame or more; one that ends inside a frame, or has none, is an OSError."""
 
     def __init__(self, raw: io.RawIOBase) -> None:
         import zstandard
@@ -185,6 +185,7 @@ class _Unpacked(io.RawIOBase):
         self._raw, self._ready, self._rest = raw, b"", b""
         self._decompressor = zstandard.ZstdDecompressor(max_window_size=MAX_ZSTD_WINDOW)
         self._frame: Any = None
+        self._begun = False
 
     def readable(self) -> bool:
         return True
@@ -193,9 +194,9 @@ class _Unpacked(io.RawIOBase):
         while not self._ready:
             data = self._rest or self._raw.read(_PACKED_CHUNK) or b""
             if self._frame is None and data:
-                self._frame = self._decompressor.decompressobj()
+                self._frame, self._begun = self._decompressor.decompressobj(), True
             elif not data:
-                if self._frame is not None:
+                if self._frame is not None or not self._begun:
                     raise OSError("the compressed data end early")
                 return 0
             self._ready, self._rest = self._frame.decompress(data), self._frame.unused_data

@@ -65,7 +65,7 @@ def states_of(
 
 
 def empty_corpora(plan: Plan) -> list[str]:
-    return [corpus["name"] for corpus in plan.document["corpora"] if not corpus["documents"]]
+    return [c["name"] for c in plan.document["corpora"] if not c["documents"] or not c["utf8_bytes"]]
 
 
 def make_evidence(

@@ -18,6 +18,7 @@ from toktier.certify.plan import Plan
 from toktier.errors import ArtifactNotFound, EvidenceInvalid
 from toktier.labels import shown_path, typed
 from toktier.regular_files import open_regular
+from toktier.storage import environment_fault
 
 if TYPE_CHECKING:
     from toktier.certify.subject import Subject
@@ -131,6 +132,8 @@ def read_failure(path: Path) -> dict[str, Any]:
         raise ArtifactNotFound(
             f"{shown_path(path)} does not exist", details={"path": str(path)}, remedy="check the path"
         ) from None
+    except OSError as error:
+        raise environment_fault(error, "read", path) from None
     except (ValueError, RecursionError):
         document = None
     if isinstance(document, dict) and document.get("schema") == SCHEMA and _well_formed(document):
@@ -154,6 +157,7 @@ def _well_formed(document: Mapping[str, Any]) -> bool:
         sound = sound and isinstance(document["seed"], int) and isinstance(document["target"], dict)
         if "text" in document:
             points = document["text"]
+            sound = sound and all(isinstance(document[mode], bool) for mode in ("add_special_tokens", "plain"))
             return sound and all(isinstance(p, int) and 0 <= p <= 0x10FFFF and not 0xD800 <= p < 0xE000 for p in points)
         return sound and isinstance(document["subject"], str)
     except (KeyError, TypeError):

@@ -96,7 +96,8 @@ def walk(document: Mapping[str, Any], added_tokens: Sequence[int]) -> Iterator[M
         if name != "added_tokens":
             yield from _walk(document[name], (name,), document)
         else:
-            yield Mutant((name,), "set", [])
+            if document[name]:  # else it changes nothing
+                yield Mutant((name,), "set", [])
             for index in added_tokens:
                 place = (name, index)
                 yield from _entry(place, index, len(document[name]))

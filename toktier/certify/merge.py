@@ -18,9 +18,8 @@ from toktier.certify.outcome import judge
 from toktier.certify.plan import Shard, differences
 from toktier.certify.runner import MAX_FAILURES, Report, write_failures, write_reports
 from toktier.certify.workers import BlockFault
-from toktier.errors import EnvironmentFault, EvidenceIncomplete, EvidenceInvalid, UsageError
-from toktier.labels import shown_path, typed
-from toktier.storage import make_directory
+from toktier.errors import EvidenceIncomplete, EvidenceInvalid, UsageError
+from toktier.labels import shown, shown_path, typed
 
 GAPS_SHOWN = 8
 
@@ -49,11 +48,7 @@ def merge(directories: Sequence[Path], out: Path, max_failures: int = MAX_FAILUR
     _require_whole(first.plan.blocks, owners, results)
     for part in parts:
         checkpoints.check_seal(part.directory)
-    if out.exists() and any(out.iterdir()):
-        raise EnvironmentFault(
-            f"{shown_path(out)} is not empty", details={"path": str(out)}, remedy="give a new directory with --out DIR"
-        )
-    make_directory(out)
+    checkpoints.require_unused(out)
     return _written(parts, results, out, max_failures)
 
 
@@ -62,7 +57,9 @@ def _written(parts: Sequence[Checkpoint], results: dict[int, BlockResult], out: 
     evidence = make_evidence(first.plan, first.build, results, no_faults, environment_of(0, 0, len(parts)))
     states = states_of(first.plan, results)
     outcome, reasons = judge(states, empty_corpora(first.plan))
-    state = checkpoints.begin(out, first.plan, Shard(), first.build, first.target)
+    # No host: who resumes what was put together has run nothing of it, so it is not believed.
+    target = {key: value for key, value in first.target.items() if key != "host"}
+    state = checkpoints.begin(out, first.plan, Shard(), first.build, target)
     with checkpoints.Writer(state) as writer:
         for index in sorted(results):
             writer.append(results[index])
@@ -70,6 +67,13 @@ def _written(parts: Sequence[Checkpoint], results: dict[int, BlockResult], out: 
     for part in parts:
         files = (part.directory / FAILURES).glob("*.json")
         documents += [(path.name, read_failure(path)) for path in files]
+    for name, document in documents:
+        if document["plan"] != first.plan.digest:
+            raise EvidenceInvalid(
+                f"{shown(name)} among the failures is of another plan",
+                details={"file": name},
+                remedy="bring the whole directory again from where it was made",
+            )
     order = [suite.name for suite in first.plan.suites]
     documents.sort(key=lambda d: (order.index(d[1]["suite"]), d[1]["block"], d[0]))
     failures = write_failures(out, documents[:max_failures])

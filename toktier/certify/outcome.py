@@ -54,7 +54,7 @@ AGAINST_MEANINGS: dict[Against, str] = {
     Against.NOT_RUN: "planned blocks of the suite were not run",
     Against.FAULT: "a block ended without a result",
     Against.NOT_SERVED: "the reference answered every check inside the backend under test",
-    Against.EMPTY_CORPUS: "a corpus has no document",
+    Against.EMPTY_CORPUS: "a corpus has no document, or none with a byte of text",
 }
 
 
@@ -110,7 +110,7 @@ def judge(
     if not any(s.planned for s in states):
         against(Against.NOTHING_PLANNED, None, 0, AGAINST_MEANINGS[Against.NOTHING_PLANNED])
     for name in empty_corpora:
-        against(Against.EMPTY_CORPUS, None, 0, f"corpus {name} has no document")
+        against(Against.EMPTY_CORPUS, None, 0, f"corpus {name} has no text")
     if any(reason.code is Against.MISMATCH for reason in reasons):
         return Outcome.FAILED, reasons
     return (Outcome.INCOMPLETE if reasons else Outcome.PASSED), reasons

@@ -6,6 +6,7 @@ together. Shards are ranges of the flattened blocks of all suites. Not here: run
 
 from __future__ import annotations
 
+import json
 import re
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -14,17 +15,20 @@ from functools import cached_property
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
+from toktier import resources
 from toktier.canonical import TAG_CERTIFY_PLAN, canonical_json, document_digest
 from toktier.certify.levels import Level
 from toktier.certify.suite import Suite, SuitePlan
 from toktier.errors import BackendUnavailable, EvidenceInvalid, UsageError
 from toktier.labels import shown
+from toktier.routing.vocabulary import BackendId
 
 if TYPE_CHECKING:
     from toktier.certify.subject import Subject
 
 SCHEMA = "toktier.certify_plan"
 REFERENCE_PACKAGE = "tokenizers"
+MAX_BLOCKS = 1 << 24  # of a plan that others wrote: a pass over them takes seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +145,7 @@ def make_plan(
     for what does not compile, BackendUnavailable where the backend under test would not serve."""
     explained = subject.tokenizer.explain()
     if explained["backend"] != subject.backend.value:
+        _ = subject.program_file  # says what the compiler does not know, where that is the reason
         raise BackendUnavailable(
             f"{subject.backend.value} is to be certified and would not serve {shown(name)}: "
             f"{explained['backend']} would",
@@ -188,7 +193,9 @@ def read_plan(document: Any, where: str) -> Plan:
         sound = content["schema"] == SCHEMA and content["schema_version"] == 1 and plan.level is not None
         sound = sound and plan.seed >= 0 and all(suite.blocks >= 0 for suite in plan.suites)
         names = [suite.name for suite in plan.suites]
-        sound = sound and len(set(names)) == len(names) and bool(plan.document["artifact"]["sha256"])
+        sound = sound and len(set(names)) == len(names) and plan.blocks <= MAX_BLOCKS
+        sound = sound and content["backend"] in {known.value for known in BackendId if known is not BackendId.HF}
+        sound = sound and _fits_schema(document) and all(map(str.isprintable, _strings(document)))
     except (AttributeError, KeyError, TypeError, ValueError, RecursionError):
         raise EvidenceInvalid(f"{shown(where)} holds no plan of a certification", remedy="run it again") from None
     if not sound or document["digest"] != digest:
@@ -198,6 +205,23 @@ def read_plan(document: Any, where: str) -> Plan:
             remedy="bring it again from where it was made, or run it again",
         )
     return plan
+
+
+def _fits_schema(document: Any) -> bool:
+    from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
+
+    schema = json.loads((resources.tables_dir() / "schemas" / "certify_plan.schema.json").read_text("utf-8"))
+    return bool(Draft202012Validator(schema).is_valid(document))
+
+
+def _strings(node: Any) -> Iterator[str]:
+    """Every string in a document but its keys: terminals and pages show them, and no plan is made with control
+    characters in one."""
+    if isinstance(node, str):
+        yield node
+    elif isinstance(node, (list, dict)):
+        for item in node.values() if isinstance(node, dict) else node:
+            yield from _strings(item)
 
 
 def installed_engine() -> str:

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any
 import toktier
 from toktier.certify.corpora import Corpus, read_corpora
 from toktier.config import Config
+from toktier.errors import ProgramCorrupt
+from toktier.labels import shown_path, typed
 from toktier.program.boundary import BoundaryTables, compile_boundaries
 from toktier.program.compile import compile_spec
 from toktier.program.file import ProgramFile, read_program
@@ -73,10 +75,19 @@ class Subject:
 
     @cached_property
     def tokenizer(self) -> Tokenizer:
-        """The backend under test. Its admission is what is to be decided, so the policy is the one that needs none."""
-        return toktier.from_file(
+        """The backend under test. Its admission is what is to be decided, so the policy is the one that needs none.
+        Raises ProgramCorrupt unless it follows the tables of `program_file`, which the suites read."""
+        tokenizer = toktier.from_file(
             self.path, policy="experimental", tokenizer=self.backend.value, config=Config(home=self.home)
         )
+        program = tokenizer.explain(summary=True)["program"]
+        if program and program["path"] and Path(program["path"]).read_bytes() != self.program_file.buffer:
+            raise ProgramCorrupt(
+                f"{shown_path(program['path'])} is sound, and not what the compiler makes of {shown_path(self.path)}",
+                details={"path": program["path"]},
+                remedy=f"rm {typed(program['path'])}; it is made again",
+            )
+        return tokenizer
 
     @cached_property
     def native(self) -> Program:

@@ -24,7 +24,7 @@ from toktier.certify.plan import (
 )
 from toktier.certify.suites import suite_named
 from toktier.certify.workers import run_block
-from toktier.errors import ArtifactHashMismatch, EvidenceInvalid, EvidenceStale
+from toktier.errors import ArtifactHashMismatch, EvidenceIncomplete, EvidenceInvalid, EvidenceStale
 from toktier.labels import shown_path
 
 if TYPE_CHECKING:
@@ -54,11 +54,17 @@ def verify(path: Path) -> Verified:
     directory = path if path.is_dir() else None
     if directory is not None:
         checkpoints.check_seal(directory)
+        state = checkpoints.read(directory)
+        if state.shard.count > 1:
+            raise EvidenceIncomplete(
+                f"{shown_path(directory)} is shard {state.shard} of a plan, and evidence speaks of the whole",
+                details={"path": str(directory), "shard": str(state.shard)},
+                remedy="toktier certify merge DIR..., with the directories of all shards",
+            )
     document, plan = read_evidence(path / FILE_NAME if directory is not None else path)
     found = Verified(path, document, plan, ["schema", "digest", "plan digest", "sums", "outcome"])
     if directory is not None:
         found.checks.insert(0, "files of the run")
-        state = checkpoints.read(directory)
         again = make_evidence(state.plan, state.build, state.results, [], {})
         if again["digest"] != document["digest"]:
             raise EvidenceInvalid(

@@ -85,8 +85,11 @@ def find(
 
 
 def of_artifact(state_dir: Path, sha256: str) -> list[Found]:
-    """Every file of evidence of these bytes, whatever engine it is of."""
-    return [found for path in _files(state_dir / DIRECTORY / sha256) if (found := _read(path)) is not None]
+    """Every file of evidence of these bytes, whatever engine it is of; the copy under the fingerprint where it alone
+    counts."""
+    found = [one for path in _files(state_dir / DIRECTORY / sha256) if (one := _read(path)) is not None]
+    sound = {one.path.name for one in found if one.evidence is not None}
+    return found + [copy for copy in _copies(state_dir, sha256) if copy.path.name not in sound]
 
 
 def everything(state_dir: Path) -> Iterator[Found]:
@@ -99,20 +102,21 @@ def everything(state_dir: Path) -> Iterator[Found]:
 
 def remove(state_dir: Path, sha256: str) -> int:
     """Forgets all evidence of these bytes; the number of files that were there. Raises EnvironmentFault."""
-    removed = 0
-    for found in of_artifact(state_dir, sha256):
-        twin = None
-        if found.evidence is not None:
-            twin = state_dir / DIRECTORY / (_FINGERPRINT + found.evidence.fingerprint) / found.path.name
-            other = _read(twin)
-            if other is None or other.evidence is None or other.evidence.artifact_sha256 != sha256:
-                twin = None  # of another artifact with this fingerprint
-        # The twin first: killed in between, the next call still finds what names it.
-        for path in (twin, found.path):
-            if path is not None:
-                _unlink(path)
-        removed += 1
-    return removed
+    found = {one.path for one in of_artifact(state_dir, sha256)}
+    for path in found | {copy.path for copy in _copies(state_dir, sha256)}:
+        _unlink(path)
+    return len({path.name for path in found})
+
+
+def _copies(state_dir: Path, sha256: str) -> Iterator[Found]:
+    """The files under fingerprints that are of these bytes. All are read: what names the fingerprint may be damaged."""
+    directories: list[Path] = []
+    with contextlib.suppress(OSError):
+        directories = sorted((state_dir / DIRECTORY).glob(f"{_FINGERPRINT}*"))
+    for path in (path for directory in directories for path in _files(directory)):
+        found = _read(path)
+        if found is not None and found.evidence is not None and found.evidence.artifact_sha256 == sha256:
+            yield found
 
 
 def _unlink(path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from pathlib import Path
@@ -64,6 +65,10 @@ def run(
 
     started = time.monotonic()
     invocation: Invocation = ctx.obj
+    if time_budget is not None and not math.isfinite(time_budget):
+        raise UsageError(f"--time-budget {time_budget} is no number of seconds", remedy="leave it out for no bound")
+    for file in (junit, summary):
+        _require_place(file)
     given = {"--backend": backend, "--suite": suite, "--level": level, "--corpus": corpus, "--shard": shard,
              "--seed": seed, "--out": out}  # fmt: skip
     if resume is not None:
@@ -87,12 +92,26 @@ def run(
     return finished(invocation, report, junit, summary, _kept(invocation, report, state.target.get("host")))
 
 
+def _require_place(file: str | None) -> None:
+    """Raises now what would be found after the run: no directory, or something there that is no file to replace."""
+    if file is None:
+        return
+    path = Path(file)
+    if not path.parent.is_dir() or (path.exists() and not path.is_file()):
+        problem = "is no regular file" if path.parent.is_dir() else "is in a directory that does not exist"
+        raise UsageError(
+            f"{shown_path(path)} {problem}", details={"path": file}, remedy="name a file that may be written"
+        )
+
+
 def _kept(invocation: Invocation, report: Report, host: Any) -> Path | None:
     """Keeps the evidence of a whole pass, which the default policy then believes on this host; None for another run.
     `host`: where the run was begun; results that another host brought are data."""
+    from toktier.certify.checkpoint import BLOCKS, PLAN
     from toktier.certify.outcome import Outcome
     from toktier.certify.suites import SUITES
     from toktier.evidence import local
+    from toktier.program.trust import only_owner_writes
 
     if report.evidence is None or report.outcome is not Outcome.PASSED:
         return None
@@ -102,6 +121,10 @@ def _kept(invocation: Invocation, report: Report, host: Any) -> Path | None:
         return None
     if host != os.uname().nodename:
         invocation.note("a run that was begun on another host is not believed on this one")
+        return None
+    sources = (report.directory / name for name in (PLAN, BLOCKS))
+    if not all(only_owner_writes(os.stat(source)) for source in sources):
+        invocation.note("a run that somebody else could have written is not believed on this host")
         return None
     try:
         return local.store(report.evidence, options.settings_of(invocation).require_state())
@@ -132,6 +155,8 @@ def _begun(
     chosen = _suites(suites)
     if corpus and not any(suite.name == "corpus" for suite in chosen):
         raise UsageError("--corpus is for the suite corpus, which --suite leaves out", remedy="add --suite corpus")
+    if out is not None:
+        checkpoints.require_unused(Path(out))
     path, name = artifact(invocation, family)
     subject = make_subject(invocation, path, _backend(backend), corpus)
     prepared = _planned(invocation, subject, chosen, Level(level or Level.QUICK), seed or 0, name)
@@ -142,12 +167,17 @@ def _begun(
             remedy=f"use at most {prepared.plan.blocks} shards",
         )
     target = {
-        "artifact": family if name == family else os.path.abspath(family),
-        "corpora": [os.path.abspath(path) for path in corpus or ()],
+        "artifact": _absolute(family) if options.looks_like_path(family) else family,
+        "corpora": [_absolute(path) for path in corpus or ()],
         "host": os.uname().nodename,
     }
     directory = Path(out) if out is not None else new_directory(invocation, name, level or Level.QUICK)
     return prepared, checkpoints.begin(directory, prepared.plan, part, build_facts(), target)
+
+
+def _absolute(path: str) -> str:
+    """For whoever resumes. JSON holds no name that is not UTF-8: that one is escaped, and has to be given again."""
+    return os.path.abspath(path).encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 def _resumed(
@@ -236,7 +266,7 @@ def artifact(invocation: Invocation, name: str) -> tuple[Path, str]:
 
     digest = hashlib.sha256(path.read_bytes()).hexdigest()
     families = shipped_pins().families.values()
-    return path, next((f.name for f in families if f.tokenizer.sha256 == digest), path.name)
+    return path, next((f.name for f in families if f.tokenizer.sha256 == digest), shown(path.name))
 
 
 def make_subject(invocation: Invocation, path: Path, backend: BackendId, corpus: list[str] | None) -> Subject:

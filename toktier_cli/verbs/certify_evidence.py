@@ -9,7 +9,7 @@ import typer
 
 from toktier.errors import EvidenceInvalid, ExitCode, ToktierError
 from toktier.labels import shown, shown_path
-from toktier.routing.vocabulary import parse_backend
+from toktier.routing.vocabulary import BackendId
 from toktier_cli import options
 from toktier_cli.invocation import Invocation, Result
 from toktier_cli.table import columns
@@ -254,7 +254,10 @@ def diff(
 
 def _subject(invocation: Invocation, name: str, backend: str, corpus: list[str] | None) -> Subject:
     path, _ = artifact(invocation, name)
-    chosen = parse_backend(backend)
-    if chosen is None:
-        raise EvidenceInvalid(f"{shown(backend)} is no backend", remedy="bring the file again from where it was made")
+    chosen = next((known for known in BackendId if known.value == backend and known is not BackendId.HF), None)
+    if chosen is None:  # the reference beside itself always agrees
+        raise EvidenceInvalid(
+            f"{shown(backend)} is no backend that is compared with the reference",
+            remedy="bring the file again from where it was made",
+        )
     return make_subject(invocation, path, chosen, corpus)

@@ -372,6 +372,8 @@ def _evidence_lines(plan: Plan) -> Iterator[str]:
     yield f"evidence     {found.status.value}: {found.summary}\n"
     command = plan.program.certify
     if found.status is Status.LOCALLY_CERTIFIED:
+        if found.basis == "equivalent":  # the evidence is of other bytes, and goes by their digest
+            command = f"toktier certify {found.artifact_sha256}"
         yield f"undo         {command.replace('certify', 'certify forget', 1)}\n"
     elif found.status is Status.UNTESTED and found.reason is not Reason.REGISTRY_INVALID:
         yield f"certify      {command}\n"

@@ -294,7 +294,7 @@ def _model_change(base: _Base, number: int, seed: int) -> tuple[str, dict[str, A
     if kind == 3 and base.dead:
         gone = rng.choice(base.dead)
         return f"rule {gone}, which cannot fire, dropped", {"merges": [*merges[:gone], *merges[gone + 1 :]]}, False
-    if kind == 3:
+    if kind == 3 or len(vocabulary) < 2:
         identity = 1 + max(vocabulary.values())
         return "a token added", {"vocab": {**vocabulary, f"zz{number}{rng.random()}": identity}}, True
     one, two = rng.sample(list(vocabulary), 2)
