@@ -20,6 +20,7 @@ LAYERS: list[set[str]] = [
         "toktier.labels",
         "toktier.regular_files",
         "toktier.resources",
+        "toktier.shipped_tables",
         "toktier.version",
     },
     {"toktier.storage", "toktier.config", "toktier.routing.vocabulary", "toktier.decode_stream"},

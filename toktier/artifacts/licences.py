@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from toktier import resources
-from toktier.errors import RegistryInvalid
+from toktier.shipped_tables import demand_schema, held_to_form, read_table
 
 SCHEMA = "toktier.family_licences"
 SCHEMA_VERSION = 1
+CALLED = "table of licences"
 UNKNOWN = "unknown"
 
 
@@ -44,36 +44,19 @@ NOT_LISTED = Licence(UNKNOWN, None, None)
 
 def parse_licences(data: bytes, where: str = "family_licences.json") -> Mapping[str, Licence]:
     """Licences by family from the bytes of a table. RegistryInvalid when it does not hold."""
-    try:
+    with held_to_form(CALLED, where):
         document = json.loads(data)
-        if document["schema"] != SCHEMA or document["schema_version"] != SCHEMA_VERSION:
-            raise ValueError(f"expected {SCHEMA} of version {SCHEMA_VERSION}")
+        demand_schema(document, SCHEMA, SCHEMA_VERSION)
         return {
             name: Licence(str(entry["identifier"]), entry.get("name"), entry.get("read_in"))
             for name, entry in document["families"].items()
         }
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-        problem = f"lacks {error}" if isinstance(error, KeyError) else str(error)
-        raise RegistryInvalid(
-            f"the table of licences {where} is damaged: {problem}",
-            details={"file": where},
-            remedy="install toktier again",
-        ) from None
 
 
 @cache
 def shipped_licences() -> Mapping[str, Licence]:
     """The licences that this installation knows of, by family."""
-    path = resources.tables_dir() / "family_licences.json"
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise RegistryInvalid(
-            f"the table of licences cannot be read: {error.strerror}",
-            details={"file": str(path)},
-            remedy="install toktier again",
-        ) from None
-    return parse_licences(data, str(path))
+    return parse_licences(*read_table("family_licences.json", CALLED))
 
 
 def licence_of(family: str) -> Licence:

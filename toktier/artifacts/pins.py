@@ -16,10 +16,12 @@ from typing import Any
 
 from toktier import resources
 from toktier.canonical import TAG_PINS, document_digest
-from toktier.errors import ArtifactDamaged, RegistryInvalid, UnknownFamily
+from toktier.errors import ArtifactDamaged, UnknownFamily
+from toktier.shipped_tables import demand_digest, demand_schema, held_to_form, read_table
 
 SCHEMA = "toktier.artifact_pins"
 SCHEMA_VERSION = 1
+CALLED = "table of pinned artifacts"
 TOKENIZER_FILE = "tokenizer.json"
 NEAR_NAMES = 3
 
@@ -148,22 +150,13 @@ class Pins:
 
 def parse_pins(data: bytes, where: str = "artifact_pins.json") -> Pins:
     """Pins from the bytes of a table. RegistryInvalid when it does not hold: schema, root digest, shapes."""
-    try:
+    with held_to_form(CALLED, where):
         document = json.loads(data)
-        if document["schema"] != SCHEMA or document["schema_version"] != SCHEMA_VERSION:
-            raise ValueError(f"expected {SCHEMA} of version {SCHEMA_VERSION}")
+        demand_schema(document, SCHEMA, SCHEMA_VERSION)
         claimed = document["root_digest"]
         observed = root_digest(document)
-        if claimed != observed:
-            raise ValueError(f"root_digest is {claimed}, its content gives {observed}")
+        demand_digest(claimed, observed)
         return Pins({name: _family(name, entry) for name, entry in document["families"].items()}, claimed)
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-        problem = f"lacks {error}" if isinstance(error, KeyError) else str(error)
-        raise RegistryInvalid(
-            f"the table of pinned artifacts {where} is damaged: {problem}",
-            details={"file": where},
-            remedy="install toktier again",
-        ) from None
 
 
 def root_digest(document: Mapping[str, Any]) -> str:
@@ -221,13 +214,4 @@ def shipped_file(family: Family) -> Path:
 @cache
 def shipped_pins() -> Pins:
     """The pins of this installation. Read once a process: the table never changes while it runs."""
-    path = resources.tables_dir() / "artifact_pins.json"
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise RegistryInvalid(
-            f"the table of pinned artifacts cannot be read: {error.strerror}",
-            details={"file": str(path)},
-            remedy="install toktier again",
-        ) from None
-    return parse_pins(data, str(path))
+    return parse_pins(*read_table("artifact_pins.json", CALLED))

@@ -15,12 +15,12 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from toktier import resources
 from toktier.canonical import TAG_SIBLINGS, document_digest
-from toktier.errors import RegistryInvalid
+from toktier.shipped_tables import demand_digest, demand_schema, held_to_form, read_table
 
 SCHEMA = "toktier.siblings"
 SCHEMA_VERSION = 1
+CALLED = "table of audited repositories"
 
 
 class Basis(enum.StrEnum):
@@ -69,25 +69,16 @@ class Siblings:
 
 def parse_siblings(data: bytes, where: str = "siblings.json") -> Siblings:
     """Siblings from the bytes of a table. RegistryInvalid when it does not hold: schema, root digest, shapes."""
-    try:
+    with held_to_form(CALLED, where):
         document = json.loads(data)
-        if document["schema"] != SCHEMA or document["schema_version"] != SCHEMA_VERSION:
-            raise ValueError(f"expected {SCHEMA} of version {SCHEMA_VERSION}")
+        demand_schema(document, SCHEMA, SCHEMA_VERSION)
         claimed, observed = document["root_digest"], root_digest(document)
-        if claimed != observed:
-            raise ValueError(f"root_digest is {claimed}, its content gives {observed}")
+        demand_digest(claimed, observed)
         siblings = [_sibling(entry) for entry in document["siblings"]]
         by_repository = {sibling.repo_id: sibling for sibling in siblings}
         if len(by_repository) != len(siblings):
             raise ValueError("a repository is listed twice")
         return Siblings(by_repository, dict(document["audit"]), claimed)
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-        problem = f"lacks {error}" if isinstance(error, KeyError) else str(error)
-        raise RegistryInvalid(
-            f"the table of audited repositories {where} is damaged: {problem}",
-            details={"file": where},
-            remedy="install toktier again",
-        ) from None
 
 
 def root_digest(document: Mapping[str, Any]) -> str:
@@ -114,13 +105,4 @@ def _sibling(entry: Mapping[str, Any]) -> Sibling:
 @cache
 def shipped_siblings() -> Siblings:
     """The sibling table of this installation. Read once a process: it never changes while it runs."""
-    path = resources.tables_dir() / "siblings.json"
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise RegistryInvalid(
-            f"the table of audited repositories cannot be read: {error.strerror}",
-            details={"file": str(path)},
-            remedy="install toktier again",
-        ) from None
-    return parse_siblings(data, str(path))
+    return parse_siblings(*read_table("siblings.json", CALLED))

@@ -14,14 +14,14 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any
 
-from toktier import resources
 from toktier.canonical import TAG_SUPPORT_REGISTRY, tagged_digest
-from toktier.errors import RegistryInvalid
 from toktier.routing.vocabulary import BackendId
+from toktier.shipped_tables import demand_digest, demand_schema, held_to_form, read_table
 
 SCHEMA = "toktier.support_registry"
 SCHEMA_VERSION = 1
 FILE_NAME = "support_registry.json"
+CALLED = "support registry"
 _ROOT = re.compile(rb'"root_digest": "sha256:([0-9a-f]{64})"')
 
 
@@ -60,37 +60,19 @@ def _root(digest: str) -> bytes:
 
 def parse_registry(data: bytes, where: str = FILE_NAME) -> Registry:
     """The registry in the bytes of a table. Raises RegistryInvalid when it does not hold."""
-    try:
+    with held_to_form(CALLED, where):
         found = _ROOT.findall(data)
         if len(found) != 1:
             raise ValueError("it has not exactly one root_digest")
         claimed = found[0].decode("ascii")
         observed = tagged_digest(TAG_SUPPORT_REGISTRY, _ROOT.sub(_root("0" * 64), data))
-        if claimed != observed:
-            raise ValueError(f"root_digest is {claimed}, its content gives {observed}")
+        demand_digest(claimed, observed)
         document = json.loads(data)
-        if document["schema"] != SCHEMA or document["schema_version"] != SCHEMA_VERSION:
-            raise ValueError(f"expected {SCHEMA} of version {SCHEMA_VERSION}")
+        demand_schema(document, SCHEMA, SCHEMA_VERSION)
         return Registry(document, f"sha256:{claimed}")
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-        problem = f"lacks {error}" if isinstance(error, KeyError) else str(error)
-        raise RegistryInvalid(
-            f"the support registry {where} is damaged: {problem}",
-            details={"file": where},
-            remedy="install toktier again",
-        ) from None
 
 
 @cache
 def shipped_registry() -> Registry:
     """The registry of this installation, read once in a process. Raises RegistryInvalid."""
-    path = resources.tables_dir() / FILE_NAME
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise RegistryInvalid(
-            f"the support registry cannot be read: {error.strerror}",
-            details={"file": str(path)},
-            remedy="install toktier again",
-        ) from None
-    return parse_registry(data, str(path))
+    return parse_registry(*read_table(FILE_NAME, CALLED))
