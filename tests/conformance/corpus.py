@@ -19,22 +19,10 @@ from tokenizers.decoders import DecodeStream as ReferenceStream
 from tests.conformance.adapter import NotServedNatively, assert_only_native, encode_natively
 from tests.support.material import corpora, lines
 from toktier import Tokenizer
+from toktier.certify.conversations import LAYOUTS
 
 STREAMED_IDS = 1500  # of each document: a step costs a Python call on both sides
 SHOWN = 5
-
-# Chat templates by the added tokens they need; a tokenizer gets the first whose tokens it has.
-TEMPLATES = (
-    (("<|im_start|>", "<|im_end|>"), "<|im_start|>{role}\n{content}<|im_end|>\n"),
-    (
-        ("<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>"),
-        "<|start_header_id|>{role}<|end_header_id|>\n\n{content}<|eot_id|>",
-    ),
-    (("<|start|>", "<|message|>", "<|end|>"), "<|start|>{role}<|message|>{content}<|end|>"),
-    (("<start_of_turn>", "<end_of_turn>"), "<start_of_turn>{role}\n{content}<end_of_turn>\n"),
-    (("<｜User｜>", "<｜Assistant｜>"), "<｜User｜>{role}: {content}<｜Assistant｜>"),
-    (("<s>", "</s>"), "<s>[INST] {role}\n{content} [/INST]</s>"),
-)
 
 
 @dataclass
@@ -87,7 +75,7 @@ def documents(shared: Path, corpus: str) -> Iterator[tuple[str, str]]:
 def transcripts(shared: Path, added: list[str]) -> Iterator[tuple[str, str]]:
     """agent_chats, rendered with the added tokens of a tokenizer: by its chat template, and with every added token in
     turn around the messages, so that each meets real text."""
-    template = next((t for needed, t in TEMPLATES if set(needed) <= set(added)), None)
+    template = next((t for needed, t in LAYOUTS if set(needed) <= set(added)), None)
     turn = 0
     for number, messages in enumerate(lines(shared, "agent_chats")):
         if template is not None:

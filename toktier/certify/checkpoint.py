@@ -20,10 +20,10 @@ from typing import IO, Any
 
 from toktier.canonical import TAG_CHECKPOINT, canonical_json, tagged_digest
 from toktier.certify.plan import Plan, Shard, read_plan
+from toktier.certify.run_files import read_at_most
 from toktier.certify.tally import Counts
-from toktier.errors import ArtifactNotFound, EnvironmentFault, EvidenceIncomplete, EvidenceInvalid
+from toktier.errors import EnvironmentFault, EvidenceIncomplete, EvidenceInvalid
 from toktier.labels import shown_path, typed
-from toktier.regular_files import open_regular
 from toktier.storage import FILE_MODE, FileLock, atomic_write, environment_fault, make_directory, sync_directory
 
 PLAN, BLOCKS, COMPLETE, LOCK = "plan.json", "blocks.jsonl", "COMPLETE", "run.lock"
@@ -289,18 +289,13 @@ def _line(record: Mapping[str, Any], chain: str) -> tuple[bytes, str]:
 
 
 def _bytes(path: Path) -> bytes:
-    try:
-        with open_regular(path) as file:
-            data = file.read(MAX_FILE_BYTES + 1)
-    except FileNotFoundError:
-        raise ArtifactNotFound(
-            f"{shown_path(path)} does not exist: expected the directory of a certification",
-            details={"path": str(path)},
-            remedy="check the path; toktier certify show lists what is on this host",
-        ) from None
-    except OSError as error:
-        raise environment_fault(error, "read", path) from None
-    if len(data) > MAX_FILE_BYTES:
+    data = read_at_most(
+        path,
+        MAX_FILE_BYTES,
+        expected="the directory of a certification",
+        remedy="check the path; toktier certify show lists what is on this host",
+    )
+    if data is None:
         raise EvidenceInvalid(f"{shown_path(path)} is larger than {MAX_FILE_BYTES:,} bytes", remedy="run it again")
     return data
 

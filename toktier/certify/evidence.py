@@ -19,12 +19,11 @@ from toktier.canonical import canonical_json, evidence_digest
 from toktier.certify.checkpoint import BlockResult
 from toktier.certify.outcome import Outcome, SuiteState, judge
 from toktier.certify.plan import Plan, read_plan
+from toktier.certify.run_files import read_at_most
 from toktier.certify.tally import Counts
 from toktier.certify.workers import BlockFault
-from toktier.errors import ArtifactNotFound, EvidenceInvalid
+from toktier.errors import EvidenceInvalid
 from toktier.labels import shown_path
-from toktier.regular_files import open_regular
-from toktier.storage import environment_fault
 
 SCHEMA = "toktier.evidence"
 FILE_NAME = "evidence.json"
@@ -190,17 +189,9 @@ def outcome_of(document: Mapping[str, Any]) -> Outcome:
 
 
 def _parsed(path: Path) -> dict[str, Any]:
+    data = read_at_most(path, MAX_EVIDENCE_BYTES)
     try:
-        with open_regular(path) as file:
-            data = file.read(MAX_EVIDENCE_BYTES + 1)
-    except FileNotFoundError:
-        raise ArtifactNotFound(
-            f"{shown_path(path)} does not exist", details={"path": str(path)}, remedy="check the path"
-        ) from None
-    except OSError as error:
-        raise environment_fault(error, "read", path) from None
-    try:
-        document = json.loads(data) if len(data) <= MAX_EVIDENCE_BYTES else None
+        document = None if data is None else json.loads(data)
         canonical = document is not None and canonical_json(document) + b"\n" == data
     except (ValueError, TypeError, RecursionError):
         document, canonical = None, False

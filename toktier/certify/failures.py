@@ -15,10 +15,9 @@ from toktier.canonical import canonical_json
 from toktier.certify.checkpoint import BlockResult
 from toktier.certify.minimise import MAX_CALLS, minimise
 from toktier.certify.plan import Plan
-from toktier.errors import ArtifactNotFound, EvidenceInvalid
+from toktier.certify.run_files import read_at_most
+from toktier.errors import EvidenceInvalid
 from toktier.labels import shown_path, typed
-from toktier.regular_files import open_regular
-from toktier.storage import environment_fault
 
 if TYPE_CHECKING:
     from toktier.certify.subject import Subject
@@ -124,16 +123,9 @@ def to_bytes(document: Mapping[str, Any]) -> bytes:
 
 def read_failure(path: Path) -> dict[str, Any]:
     """A failure document. Raises EvidenceInvalid for anything else."""
+    data = read_at_most(path, MAX_FAILURE_BYTES)
     try:
-        with open_regular(path) as file:
-            data = file.read(MAX_FAILURE_BYTES + 1)
-        document = json.loads(data) if len(data) <= MAX_FAILURE_BYTES else None
-    except FileNotFoundError:
-        raise ArtifactNotFound(
-            f"{shown_path(path)} does not exist", details={"path": str(path)}, remedy="check the path"
-        ) from None
-    except OSError as error:
-        raise environment_fault(error, "read", path) from None
+        document = None if data is None else json.loads(data)
     except (ValueError, RecursionError):
         document = None
     if isinstance(document, dict) and document.get("schema") == SCHEMA and _well_formed(document):
