@@ -19,6 +19,7 @@ from typing import Any
 import pytest
 
 from tests.support import tokenizer_maker as maker
+from tests.support.fill_programs import fill
 from toktier.errors import ArtifactDamaged, ArtifactNotFound, EnvironmentFault, NotATokenizer, ProgramCorrupt
 from toktier.program import store, strict_json
 from toktier.program.store import load_or_compile, program_path
@@ -310,7 +311,7 @@ def test_bad_sources_leave_nothing(tmp_path: Path, cache: Path, monkeypatch: pyt
 
 
 def test_a_warm_load_imports_no_compiler(artifact: Path, cache: Path) -> None:
-    _fill(artifact, cache)
+    fill(artifact, cache)
     code = """
         import sys
         from pathlib import Path

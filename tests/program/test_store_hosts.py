@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 
 from tests.support import tokenizer_maker as maker
+from tests.support.fill_programs import fill
 from toktier import storage
 from toktier.errors import EnvironmentFault
 from toktier.program import compile as compiling
@@ -67,15 +68,6 @@ def test_a_holder_that_never_lets_go(artifact: Path, cache: Path, monkeypatch: p
     assert "waited" in str(info.notice)
 
 
-def _fill(artifact: Path, cache: Path) -> None:
-    """Compiles in a process of its own, like the one under test: this one may have started under older sources."""
-    code = (
-        "import sys, pathlib; from toktier.program.store import load_or_compile;"
-        "load_or_compile(sys.argv[1], pathlib.Path(sys.argv[2]))"
-    )
-    subprocess.run([sys.executable, "-c", code, str(artifact), str(cache)], timeout=60, check=True)
-
-
 @pytest.mark.skipif(os.geteuid() != 0, reason="drops privileges to prove the refusal; needs to start as root")
 def test_a_cache_of_another_user() -> None:
     code = """
@@ -95,7 +87,7 @@ def test_a_cache_of_another_user() -> None:
         root.chmod(0o755)
         (root / "t.json").write_bytes(maker.encoded(maker.minimal()))
         (root / "t.json").chmod(0o644)
-        _fill(root / "t.json", root / "full")
+        fill(root / "t.json", root / "full")
         for path in (root / "full", root / "full" / "sources"):
             path.chmod(0o755)
         for path in (root / "full").glob("*.program"):
