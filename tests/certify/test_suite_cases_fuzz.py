@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import tokenizers
 
-from tests.support.certify_runs import changed_file, faulty_subject, run_suite
+from tests.support.certify_runs import Altered, answered_by_the_reference, changed_file, faulty_subject, run_suite
 from tests.support.material import small_tokenizers
 from toktier.certify.levels import Level
 from toktier.certify.subject import Subject
@@ -27,17 +27,6 @@ KINDS = {
     "zero width", "control, private, unassigned", "long runs", "code", "records", "templates", "encoded", "addresses",
     "mixed",
 }  # fmt: skip
-
-
-class Altered:
-    """A tokenizer of which one call answers wrongly."""
-
-    def __init__(self, tokenizer: Any, name: str, call: Any) -> None:
-        self._tokenizer = tokenizer
-        self.__dict__[name] = call
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._tokenizer, name)
 
 
 @pytest.fixture(autouse=True)
@@ -97,11 +86,23 @@ def test_one_wrong_call_is_reported(suite: Suite, call: str, what: str) -> None:
         "decode_stream": lambda: tokenizer.decode_stream(skip_special_tokens=True),
         "decode": lambda ids, skip: tokenizer.decode(ids, False),
     }
-    subject.__dict__["tokenizer"] = Altered(tokenizer, call, wrong[call])
+    subject.__dict__["tokenizer"] = Altered(tokenizer, **{call: wrong[call]})
     run = run_suite(suite, subject, until_mismatch=True)
     assert {failure["what"] for failure in run.failures} == {what}
     assert run.counts.mismatches > 0
     assert all("text" not in failure and failure["subject"] for failure in run.failures)
+
+
+@pytest.mark.parametrize(("suite", "encodings"), [(SUITES[0], 3), (SUITES[1], 2)], ids=lambda v: getattr(v, "name", ""))
+def test_calls_that_the_reference_answers_are_routed_and_no_agreement(suite: Suite, encodings: int) -> None:
+    subject = Subject(NAMES["cl100k_like"])
+    served = run_suite(suite, subject, blocks=[0]).counts
+    subject.__dict__["tokenizer"] = answered_by_the_reference(subject)
+    run = run_suite(suite, subject, blocks=[0])
+    assert (run.counts.checks, run.counts.mismatches, served.routed) == (served.checks, 0, 0)
+    # Only the texts that were encoded alone count: without and with special tokens, and in plain mode.
+    alone = run.counts.checks - run.counts.routed
+    assert encodings * run.counts.documents <= alone < (encodings + 1) * run.counts.documents
 
 
 def test_decoding_left_to_the_reference_is_not_counted_as_compared(tmp_path: Path) -> None:

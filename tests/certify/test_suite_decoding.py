@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.certify_runs import faulty_subject, run_suite
+from tests.support.certify_runs import answered_by_the_reference, faulty_subject, run_suite
 from tests.support.material import ROOT, SMALL_DIR, changed_tokenizer, load_json
 from toktier.certify.levels import Level
 from toktier.certify.subject import Subject
@@ -47,3 +47,11 @@ def test_a_wrong_token_is_reported(tmp_path: Any) -> None:
     token = added[-1]["id"]
     assert any(failure["subject"].startswith(f"[{token}] ") for failure in run.failures)
     assert run.counts.mismatches == 3  # alone, and in one row with and without special tokens
+
+
+def test_what_the_reference_decodes_is_routed_and_no_agreement() -> None:
+    subject = Subject(MINI)
+    subject.__dict__["tokenizer"] = answered_by_the_reference(subject)
+    run = run_suite(SUITE, subject)
+    assert run.counts.routed == run.counts.checks > 0
+    assert run.counts.mismatches == 0

@@ -60,3 +60,21 @@ def faulty_subject(path: Path, served: Path) -> Subject:
     subject = Subject(path)
     subject.__dict__["tokenizer"] = toktier.from_file(served, policy="experimental", tokenizer="fast_cpu")
     return subject
+
+
+class Altered:
+    """A tokenizer of which some calls, given by name, are answered by others."""
+
+    def __init__(self, tokenizer: Any, **calls: Any) -> None:
+        self._tokenizer = tokenizer
+        self.__dict__.update(calls)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._tokenizer, name)
+
+
+def answered_by_the_reference(subject: Subject) -> Any:
+    """The subject's tokenizer, whose calls beside `encode` are answered by the reference without a word."""
+    reference = toktier.from_file(subject.path, policy="reference")
+    calls = ("count", "encode_batch", "decode", "decode_stream")
+    return Altered(subject.tokenizer, **{name: getattr(reference, name) for name in calls})

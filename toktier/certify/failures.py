@@ -33,7 +33,7 @@ def comparison(subject: Subject, text: str, add_special_tokens: bool, plain: boo
     got = subject.encode(text, add_special_tokens, plain)
     expected = subject.expected(text, add_special_tokens, plain)
     # Where the ids are right only with offsets, the row without is the one to show.
-    row = got.ids if got.ids != expected.ids else subject.ids(text, add_special_tokens, plain)
+    row = got.ids if got.ids != expected.ids else subject.encode_ids(text, add_special_tokens, plain).ids
     ids: tuple[list[int], list[int]] = (row, expected.ids)
     offsets = ([list(pair) for pair in got.offsets], [list(pair) for pair in expected.offsets])
     differs = "ids" if ids[0] != ids[1] else "offsets" if offsets[0] != offsets[1] else None

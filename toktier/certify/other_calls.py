@@ -1,7 +1,8 @@
 """Checks of the calls beside `encode`: counts, batches, decoding whole and by steps.
 
-Each is compared with the reference, or with ids that a check of the same block has compared with it. Not here: ids and
-offsets of a text (`tally`).
+Each is compared with the reference, or with ids that a check of the same block has compared with it. Their results
+carry no name of who made them, so the counters of the tokenizer are asked: what the backend did not answer, or not
+alone, is routed, whatever it equals. Not here: ids and offsets of a text (`tally`).
 """
 
 from __future__ import annotations
@@ -33,7 +34,13 @@ def named(text: str) -> str:
 
 def check_count(tally: Tally, text: str, ids: Sequence[int], add_special_tokens: bool = False) -> None:
     """`count` against the number of ids that the reference gave."""
-    tally.check("count", named(text), tally.subject.tokenizer.count(text, add_special_tokens), len(ids))
+    subject = tally.subject
+    before = subject.answered()
+    got = subject.tokenizer.count(text, add_special_tokens)
+    if not subject.answered().only_the_backend(before, texts=1):
+        tally.routed()
+        return
+    tally.check("count", named(text), got, len(ids))
 
 
 def check_batch(tally: Tally, texts: Sequence[str], add_special_tokens: bool = False, workers: int = 2) -> None:
@@ -42,35 +49,49 @@ def check_batch(tally: Tally, texts: Sequence[str], add_special_tokens: bool = F
     if tally.subject.spec.padding is not None:
         return
     batch = tokenizer.encode_batch(texts, add_special_tokens, workers=workers)
-    if batch.backend != tally.subject.backend.value:
-        tally.counts.checks += 1
-        tally.counts.routed += 1
+    backend = tally.subject.backend.value
+    if batch.backend != backend:
+        tally.routed(len(texts))
         return
     for text, row in zip(texts, batch, strict=True):
         alone = tokenizer.encode(text, add_special_tokens)
+        if (row.backend, alone.backend) != (backend, backend):
+            tally.routed()
+            continue
         tally.check("batch", named(text), _digest(row.ids), _digest(alone.ids))
 
 
 def check_decoding(tally: Tally, text: str, ids: Sequence[int]) -> None:
     """Text of `ids` with and without special tokens."""
     subject, row = tally.subject, list(ids)
-    for skip in (False, True):
-        got, expected = subject.tokenizer.decode(row, skip), subject.reference.decode(row, skip_special_tokens=skip)
-        tally.check("decode", f"{named(text)} skip_special_tokens={skip}", got, expected)
+    before = subject.answered()
+    got = [subject.tokenizer.decode(row, skip) for skip in (False, True)]
+    if not subject.answered().only_the_backend(before, decodings=len(got)):
+        tally.routed(len(got))
+        return
+    for skip, mine in zip((False, True), got, strict=True):
+        expected = subject.reference.decode(row, skip_special_tokens=skip)
+        tally.check("decode", f"{named(text)} skip_special_tokens={skip}", mine, expected)
 
 
 def check_stream(tally: Tally, text: str, ids: Sequence[int]) -> None:
     """What each id of a decode stream gives. The reference's stream ends with an error where a run of byte tokens turns
     out to be malformed after part of it was given; ours goes on, so only what comes before is compared."""
-    mine = tally.subject.tokenizer.decode_stream()
+    subject = tally.subject
+    before = subject.answered()
+    mine = subject.tokenizer.decode_stream()
     theirs = ReferenceStream(skip_special_tokens=False)
     expected: list[str | None] = []
     for token in ids:
         try:
-            expected.append(theirs.step(tally.subject.reference, token))
+            expected.append(theirs.step(subject.reference, token))
         except Exception:  # the reference has no type for it
             break
     got = [mine.step(token) for token in ids[: len(expected)]]
+    # A stream decodes at least once for every text that it gives.
+    if not subject.answered().only_the_backend(before, decodings=sum(bool(piece) for piece in got)):
+        tally.routed()
+        return
     tally.check("decode_stream", named(text), got, expected)
 
 
