@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,8 +12,8 @@ import pytest
 from tests.cli.command import check_document, run, run_here
 from tests.support.material import SMALL_DIR
 from toktier import resources
-from toktier.artifacts.cache import ArtifactCache
-from toktier.artifacts.pins import shipped_pins
+from toktier.artifacts.cache import ArtifactCache, hash_file
+from toktier.artifacts.pins import Pins, shipped_pins
 from toktier_cli.verbs.program_text import program_lines
 
 MINI = resources.tables_dir() / "artifacts" / "toktier_mini" / "tokenizer.json"
@@ -121,3 +124,37 @@ def test_the_licence_of_a_family_is_shown_with_the_place_where_it_was_read(tmp_p
     assert "licence      Apache-2.0 (read in: " in run("inspect", "qwen3_8b", home=tmp_path).text
     assert "licence      unknown: " in run("inspect", "hy3", home=tmp_path).text
     assert all("licence" in family for family in check_document(run("inspect", "--json", home=tmp_path))["families"])
+
+
+def test_what_was_hashed_before_is_not_hashed_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    """Hashing 11 MB is a tenth of the time that `inspect FAMILY` may take. A changed file is hashed."""
+    pins = shipped_pins()
+    mini = pins.family("toktier_mini")
+    alike = replace(pins.family("qwen3_8b"), files={"tokenizer.json": replace(mini.tokenizer, family="qwen3_8b")})
+    monkeypatch.setattr("toktier_cli.verbs.inspect.shipped_pins", lambda: Pins({"qwen3_8b": alike}, pins.root_digest))
+    cache = ArtifactCache(tmp_path / "cache")
+    assert cache.store(alike.tokenizer, MINI.read_bytes())
+    blob = cache.blob_path(alike.tokenizer.sha256)
+    os.utime(blob, (1, 1))
+    hashed: list[Path] = []
+
+    def counting(path: Path) -> tuple[str, int]:
+        hashed.append(path)
+        return hash_file(path)
+
+    monkeypatch.setattr("toktier.artifacts.cache.hash_file", counting)
+
+    def shown() -> str:
+        outcome = run_here("inspect", "qwen3_8b", home=tmp_path, monkeypatch=monkeypatch, capture=capfdbinary)
+        assert outcome.code == 0, outcome.stderr
+        return outcome.text
+
+    time.sleep(2.1)  # a file that changed just now is never believed
+    assert "fingerprint" in shown()
+    assert shown().count("on this host") == 1
+    assert hashed == [blob]
+    blob.write_bytes(MINI.read_bytes()[:-2] + b" }")
+    assert "damaged" in shown()
+    assert hashed == [blob, blob]

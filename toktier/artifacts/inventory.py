@@ -58,17 +58,18 @@ class FamilyState:
         return sum(s.file.size for s in self.files if s.status in ("ok", "present"))
 
 
-def survey(family: Family, cache: ArtifactCache | None, *, deep: bool) -> FamilyState:
-    """The state of one family; `deep` hashes every file, else sizes are compared."""
+def survey(family: Family, cache: ArtifactCache | None, *, deep: bool, trust_hint: bool = False) -> FamilyState:
+    """The state of one family; `deep` hashes every file, else sizes are compared. With `trust_hint` what was hashed
+    before and did not change since is not hashed again (`ArtifactCache.state`)."""
     state = FamilyState(family)
     if family.shipped:
         state.files.append(_shipped(family, deep))
         state.source = "shipped"
         return state
     for file in family.files.values():
-        state.files.append(_file(file, cache, deep))
+        state.files.append(_file(file, cache, deep, trust_hint))
     for name, file in family.inputs.items():  # nobody lacks them: what is made from them may be there
-        if name not in family.files and (entry := _file(file, cache, deep)).status != "missing":
+        if name not in family.files and (entry := _file(file, cache, deep, trust_hint)).status != "missing":
             state.files.append(entry)
     if cache is not None:
         note = cache.read_note(family.name)
@@ -87,10 +88,11 @@ def _shipped(family: Family, deep: bool) -> FileState:
         return FileState(family.tokenizer, "damaged", family.shipped_path, error)
 
 
-def _file(file: PinnedFile, cache: ArtifactCache | None, deep: bool) -> FileState:
+def _file(file: PinnedFile, cache: ArtifactCache | None, deep: bool, trust_hint: bool) -> FileState:
     if cache is None:
         return FileState(file, "missing")
-    state = cache.inspect(file) if deep else cache.glance(file)
+    hashed = cache.state if trust_hint else cache.inspect
+    state = hashed(file) if deep else cache.glance(file)
     error = cache.damage(file, state) if state.status == "damaged" else None
     return FileState(file, state.status, None if state.status == "missing" else state.path, error, state.shared)
 

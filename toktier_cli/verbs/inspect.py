@@ -108,7 +108,7 @@ def inspect(
         raise UsageError("--revision is of a repository (OWNER/NAME)", remedy="toktier inspect --help")
     if file is not None or (name not in pins.families and options.looks_like_path(name)):
         return _one_file(Path(name), pins, settings, cache, tables)
-    return _one_family(survey(pins.family(name), cache, deep=True), settings, tables)
+    return _one_family(survey(pins.family(name), cache, deep=True, trust_hint=True), settings, tables)
 
 
 def _is_repository(name: str) -> bool:
@@ -151,7 +151,8 @@ def _pinned(state: FamilyState) -> dict[str, Any]:
 def _one_family(state: FamilyState, settings: Settings, tables: bool) -> Result:
     """Pins of a family, and the file itself where it is on this host."""
     here = next((f.path for f in state.files if f.file.name == TOKENIZER_FILE and f.status == "ok"), None)
-    file = None if here is None else _examine(here, settings, sha256=None, named=state.family.name)
+    sha256 = state.family.tokenizer.sha256  # of the file that is here: its status is "ok"
+    file = None if here is None else _examine(here, settings, sha256=sha256, named=state.family.name)
     files = {f.file.name: "present" if f.status == "ok" else f.status for f in state.files}
 
     def document() -> dict[str, Any]:

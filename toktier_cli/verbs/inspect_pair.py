@@ -62,7 +62,7 @@ def _side(name: str, pins: Pins, cache: ArtifactCache | None) -> Side:
 def _path(name: str, pins: Pins, cache: ArtifactCache | None) -> Path:
     if name not in pins.families and (options.looks_like_path(name) or Path(name).exists()):
         return Path(name)
-    state = survey(pins.family(name), cache, deep=True)
+    state = survey(pins.family(name), cache, deep=True, trust_hint=True)
     for entry in state.files:
         if entry.file.name == TOKENIZER_FILE and entry.status == "ok" and entry.path is not None:
             return entry.path
