@@ -9,6 +9,7 @@ which need no network have one for each reference version. Not here: making evid
 from __future__ import annotations
 
 import argparse
+import hashlib
 import sys
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ REPOSITORY = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(REPOSITORY), str(REPOSITORY / "tools")]
 
 from checked_output import run  # noqa: E402
-from verify_carryover import FORMER, PROGRAMS, judged  # noqa: E402
+from verify_carryover import FORMER, PROGRAMS, former_of, judged  # noqa: E402
 
 from toktier.artifacts.pins import Pins, shipped_pins  # noqa: E402
 from toktier.certify.suites import SUITES  # noqa: E402
@@ -71,7 +72,7 @@ def _check_place(path: Path, evidence: Evidence, pins: Pins) -> None:
 
 def entry(path: Path, evidence: Evidence, engine: str, suites: set[str]) -> dict[str, Any]:
     """What the registry says of one reference version."""
-    note, carried, shown = None, None, evidence
+    note, carried, shown, places = None, None, evidence, [path]
     missing = sorted(suites - set(evidence.suites))
     if evidence.engine != engine:
         note = f"evidence is of the engine {evidence.engine[:12]}, this is {engine[:12]}: recertify"
@@ -80,7 +81,7 @@ def entry(path: Path, evidence: Evidence, engine: str, suites: set[str]) -> dict
     elif evidence.level == "quick":
         former, problem = judged(path, evidence)
         if former is not None and problem is None:
-            shown, carried = former, former.engine
+            shown, carried, places = former, former.engine, [path, former_of(path)]
             note = f"level {former.level} carried from the engine {former.engine[:12]}: quick passed, tables are equal"
     return {
         "status": (Status.CERTIFIED if evidence.engine == engine and not missing else Status.UNTESTED).value,
@@ -90,6 +91,7 @@ def entry(path: Path, evidence: Evidence, engine: str, suites: set[str]) -> dict
         "engine_identity": evidence.engine,
         "carried_from": carried,
         "dispatch_levels": list(evidence.dispatch_levels),
+        "files": {place.name: hashlib.sha256(place.read_bytes()).hexdigest() for place in places},
         "readings": {name: shown.readings[name] for name in ("documents", "utf8_bytes", "ids", "checks", "routed")},
         "note": note,
     }

@@ -7,6 +7,7 @@ generator would write (`generate_*.py --check`), and whether upstream publishes 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import sys
 from collections.abc import Iterator
@@ -20,12 +21,15 @@ from toktier.artifacts import licences, pins, siblings  # noqa: E402
 from toktier.artifacts.pins import TOKENIZER_FILE  # noqa: E402
 from toktier.artifacts.siblings import SAME_BYTES, Basis  # noqa: E402
 from toktier.errors import RegistryInvalid  # noqa: E402
+from toktier.evidence import registry, registry_entry  # noqa: E402
 
-TABLES = ("artifact_pins", "siblings", "family_licences")
+TABLES = ("artifact_pins", "siblings", "family_licences")  # what each says of the others is checked too
+REGISTRY = "support_registry"
 _PARSERS = {
     "artifact_pins": pins.parse_pins,
     "siblings": siblings.parse_siblings,
     "family_licences": licences.parse_licences,
+    REGISTRY: registry.parse_registry,
 }
 
 
@@ -33,7 +37,7 @@ def problems(tables: Path) -> list[str]:
     """Everything that does not hold, one sentence each."""
     found: list[str] = []
     documents: dict[str, Any] = {}
-    for name in TABLES:
+    for name in (*TABLES, REGISTRY):
         path = tables / f"{name}.json"
         try:
             data = path.read_bytes()
@@ -47,6 +51,8 @@ def problems(tables: Path) -> list[str]:
             found.append(error.message)
         if name in documents:
             found += [f"{path.name}: {text}" for text in _schema_faults(documents[name], tables, name)]
+    if REGISTRY in documents:
+        found += _entries(documents[REGISTRY])
     if not found:
         found += _cross_references(*(documents[name] for name in TABLES))
     return found
@@ -73,6 +79,15 @@ def _schema_faults(document: Any, tables: Path, name: str) -> Iterator[str]:
     schema = json.loads((tables / "schemas" / f"{name}.schema.json").read_text("utf-8"))
     for error in Draft202012Validator(schema).iter_errors(document):
         yield f"{error.json_path}: {error.message[:200]}"
+
+
+def _entries(document: Any) -> Iterator[str]:
+    """Entries of the registry that a load would not believe, by name. Rows of no form are told by the schema."""
+    with contextlib.suppress(KeyError, TypeError):
+        for row, version in ((row, version) for row in document["rows"] for version in row["references"]):
+            problem = registry_entry.form_problem(row, version)
+            if problem is not None:
+                yield f"{REGISTRY}.json: {row['artifact']['name']} on {row['backend']} beside {version}: {problem}"
 
 
 def _cross_references(pinned: Any, sibling: Any, licence: Any) -> Iterator[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 from tests.support.evidence_documents import evidence_document
 from toktier.errors import RegistryInvalid
 from toktier.evidence import admission as module
-from toktier.evidence import local, registry
+from toktier.evidence import local, registry, registry_entry
 from toktier.evidence.admission import Finding, admission
 from toktier.evidence.registry import Registry
 from toktier.program import engine_identity
@@ -18,27 +19,54 @@ from toktier.program.engine_identity import build_facts
 from toktier.routing.vocabulary import BackendId, Reason, Status
 
 SHA, PRINT, OTHER = "ab" * 32, "cd" * 32, "0" * 64
+NAMES = ("something", "another")
+FILE, RECORD = "fast_cpu-0.23.3.json", b'{"what": "a record of evidence"}'
 EMPTY = registry.parse_registry(
     registry.sealed({"schema": registry.SCHEMA, "schema_version": 1, "engine_identity": None, "rows": []})
 )
 
 
-def table(**changes: Any) -> Registry:
-    """A registry that certifies SHA for the engine at hand beside 0.23.3, with some members of the entry changed."""
-    entry = {
+@pytest.fixture(autouse=True)
+def evidence(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The evidence that entries of `table` name, in place of what is shipped."""
+    root = tmp_path_factory.mktemp("evidence")
+    for name in NAMES:
+        (root / name).mkdir()
+        (root / name / FILE).write_bytes(RECORD)
+    monkeypatch.setattr(registry_entry, "evidence_root", lambda: root)
+    return root
+
+
+def entry_of(**changes: Any) -> dict[str, Any]:
+    """An entry that certifies for the engine at hand, with some members changed."""
+    return {
         "status": "certified",
         "evidence": "e" * 64,
+        "passed_now": "e" * 64,
         "level": "standard",
         "engine_identity": engine_identity.engine_identity(),
         "carried_from": None,
         "dispatch_levels": ["baseline"],
+        "files": {FILE: hashlib.sha256(RECORD).hexdigest()},
         "readings": {"documents": 1234},
         "note": None,
         **changes,
     }
-    row = {"artifact": {"sha256": SHA, "fingerprint": PRINT}, "backend": "fast_cpu", "references": {"0.23.3": entry}}
-    document = {"schema": registry.SCHEMA, "schema_version": 1, "engine_identity": OTHER, "rows": [row]}
+
+
+def row_of(entry: Any, sha256: str = SHA, fingerprint: str = PRINT, name: str = NAMES[0]) -> dict[str, Any]:
+    artifact = {"name": name, "family": None, "sha256": sha256, "fingerprint": fingerprint}
+    return {"artifact": artifact, "backend": "fast_cpu", "references": {"0.23.3": entry}}
+
+
+def table_of(*rows: dict[str, Any]) -> Registry:
+    document = {"schema": registry.SCHEMA, "schema_version": 1, "engine_identity": OTHER, "rows": list(rows)}
     return registry.parse_registry(registry.sealed(document))
+
+
+def table(**changes: Any) -> Registry:
+    """A registry that certifies SHA for the engine at hand beside 0.23.3, with some members of the entry changed."""
+    return table_of(row_of(entry_of(**changes)))
 
 
 def finding(
@@ -141,6 +169,80 @@ def test_a_damaged_registry_certifies_nothing_not_even_what_the_host_certified(
     found = known.finding(BackendId.FAST_CPU)
     assert (found.status, found.reason) == (Status.UNTESTED, Reason.REGISTRY_INVALID)
     assert known.registry is not None
+
+
+INVALID = {
+    "an unknown status": {"status": "certain"},
+    "a status of another kind": {"status": ["certified"]},
+    "an unknown level": {"level": "thorough"},
+    "no digest of evidence": {"evidence": "e" * 63},
+    "no digest of the newest record": {"passed_now": None},
+    "no identity": {"engine_identity": "A" * 64},
+    "no digest of what is carried": {"carried_from": "yes"},
+    "no list of code paths": {"dispatch_levels": "baseline"},
+    "code paths that are no names": {"dispatch_levels": [1]},
+    "no counts": {"readings": {"documents": "many"}},
+    "a count below zero": {"readings": {"documents": -1}},
+    "no readings": {"readings": None},
+    "a note that is no text": {"note": 5},
+    "not certified without a reason": {"status": "untested"},
+    "no files": {"files": {}},
+    "a file that is not the record": {"files": {"other.json": "0" * 64}},
+    "a path out of the directory": {"files": {FILE: hashlib.sha256(RECORD).hexdigest(), "../x": "0" * 64}},
+    "another digest of the file": {"files": {FILE: "0" * 64}},
+    "a file that is not there": {"files": {FILE: hashlib.sha256(RECORD).hexdigest(), "more.json": "0" * 64}},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("changes", INVALID.values(), ids=INVALID)
+def test_an_entry_that_does_not_hold_is_refused_and_the_others_are_believed(changes: Any, tmp_path: Path) -> None:
+    sound = row_of(entry_of(), OTHER, "1" * 64, NAMES[1])
+    local.store(evidence_document(sha256=SHA, fingerprint=PRINT), tmp_path)
+    known = table_of(row_of(entry_of(**changes)), sound)
+    found = finding(known, tmp_path)
+    assert (found.status, found.reason) == (Status.UNTESTED, Reason.REGISTRY_INVALID)
+    assert "does not hold" in found.summary
+    assert finding(known, sha256=OTHER, fingerprint="1" * 64).status is Status.CERTIFIED
+
+
+@pytest.mark.parametrize("member", sorted(entry_of()))
+def test_an_entry_that_lacks_a_member_is_refused(member: str) -> None:
+    entry = entry_of()
+    del entry[member]
+    found = finding(table_of(row_of(entry)))
+    assert (found.status, found.reason) == (Status.UNTESTED, Reason.REGISTRY_INVALID)
+
+
+@pytest.mark.parametrize("entry", [None, 5, [], "certified", {}])
+def test_what_is_no_entry_is_refused(entry: Any) -> None:
+    assert finding(table_of(row_of(entry))).reason is Reason.REGISTRY_INVALID
+
+
+@pytest.mark.parametrize("references", [None, 5, [], "0.23.3"])
+def test_a_row_without_entries_is_refused(references: Any) -> None:
+    known = table_of({**row_of(entry_of()), "references": references})
+    assert finding(known).reason is Reason.REGISTRY_INVALID
+
+
+@pytest.mark.parametrize("fault", ["edited", "missing", "directory", "longer"])
+def test_evidence_that_is_not_what_the_row_was_made_from_takes_its_own_row_and_no_other(
+    evidence: Path, fault: str
+) -> None:
+    known = table_of(row_of(entry_of()), row_of(entry_of(), OTHER, "1" * 64, NAMES[1]))
+    assert finding(known).status is Status.CERTIFIED
+    path = evidence / NAMES[0] / FILE
+    if fault == "edited":
+        path.write_bytes(RECORD.replace(b"a record", b"A record"))
+    elif fault == "longer":
+        path.write_bytes(RECORD + b" ")
+    else:
+        path.unlink()
+    if fault == "directory":
+        path.mkdir()
+    found = finding(known)
+    assert (found.status, found.reason) == (Status.UNTESTED, Reason.REGISTRY_INVALID)
+    assert FILE in found.summary
+    assert finding(known, sha256=OTHER, fingerprint="1" * 64).status is Status.CERTIFIED
 
 
 def test_a_gpu_is_unjudged_and_an_empty_registry_is_none() -> None:

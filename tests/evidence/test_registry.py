@@ -8,7 +8,7 @@ import pytest
 
 from tests.support.evidence_documents import evidence_document
 from toktier.errors import RegistryInvalid
-from toktier.evidence import registry
+from toktier.evidence import registry, registry_entry
 from toktier.routing.vocabulary import BackendId
 
 
@@ -63,8 +63,23 @@ def test_another_schema_is_refused() -> None:
         )
 
 
+def test_rows_that_do_not_say_whom_they_are_about_spoil_the_table() -> None:
+    sound = row("a" * 64, "f" * 64)
+    spoilt: list[Any] = [None, 5, {}, {**sound, "artifact": None}, {**sound, "backend": "abacus"}, sound]
+    for other in spoilt:  # the last one: twice the same
+        with pytest.raises(RegistryInvalid, match="damaged"):
+            registry.parse_registry(table(sound, other))
+
+
 def test_the_shipped_one_holds_and_is_read_once() -> None:
     assert registry.shipped_registry() is registry.shipped_registry()
+
+
+def test_every_entry_that_is_shipped_holds_with_its_evidence() -> None:
+    for one in registry.shipped_registry().rows:
+        for version in one["references"]:
+            assert registry_entry.form_problem(one, version) is None
+            assert registry_entry.evidence_problem(one, version) is None
 
 
 def test_evidence_is_no_registry() -> None:

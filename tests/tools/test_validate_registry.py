@@ -14,6 +14,7 @@ import pytest
 
 from tests.support.material import ROOT
 from toktier.artifacts import pins, siblings
+from toktier.evidence import registry
 
 Change = Callable[[dict[str, Any]], Any]
 
@@ -22,7 +23,7 @@ Change = Callable[[dict[str, Any]], Any]
 def tables(tmp_path: Path) -> Path:
     copy = tmp_path / "tables"
     copy.mkdir()
-    for name in ("artifact_pins", "siblings", "family_licences"):
+    for name in ("artifact_pins", "siblings", "family_licences", "support_registry"):
         shutil.copy(ROOT / "tables" / f"{name}.json", copy)
     shutil.copytree(ROOT / "tables" / "schemas", copy / "schemas")
     return copy
@@ -51,6 +52,21 @@ def entry(document: dict[str, Any], basis: str, packaged: bool = True) -> dict[s
         e for e in document["siblings"] if e["basis"] == basis and e["canonical_packaged"] == packaged
     )
     return found
+
+
+def test_an_entry_of_the_registry_that_a_load_would_not_believe_is_named(tables: Path) -> None:
+    path = tables / "support_registry.json"
+    document = json.loads(path.read_bytes())
+    row = document["rows"][0]
+    row["references"]["0.23.3"]["status"] = "certain"
+    path.write_bytes(registry.sealed(document))
+    code, said = validate(tables)
+    assert code == 1
+    assert f"{row['artifact']['name']} on fast_cpu beside 0.23.3: 'certain' is no status" in said
+    assert "support_registry.json: $.rows[0].references['0.23.3'].status" in said
+    path.write_bytes(path.read_bytes().replace(b"certain", b"certail"))
+    code, said = validate(tables)
+    assert (code, "root_digest" in said) == (1, True)
 
 
 def test_the_shipped_tables_hold(tables: Path) -> None:

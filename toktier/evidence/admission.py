@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from toktier.errors import RegistryInvalid
-from toktier.evidence import local
+from toktier.evidence import local, registry_entry
 from toktier.evidence.registry import Registry, shipped_registry
 from toktier.program import engine_identity
 from toktier.routing.vocabulary import BackendId, Reason, Status
@@ -83,7 +83,8 @@ def admission(
     registry: Registry | None = None,
 ) -> Admission:
     """What is known of the tokenizer with these digests. `fingerprint` None: it did not compile. `registry` None: the
-    shipped one. Never raises: a damaged registry is a finding, and nothing is certified then."""
+    shipped one. Never raises: a damaged registry is a finding, and nothing is certified then; an entry of it that does
+    not hold is one of that tokenizer alone. Evidence of this host mends neither."""
     if registry is None:
         try:
             registry = shipped_registry()
@@ -96,7 +97,8 @@ def admission(
     findings = {}
     for backend in _JUDGED:
         shipped = _shipped(registry, backend, sha256, fingerprint, reference_version)
-        if shipped is None or shipped.status is not Status.CERTIFIED:
+        refused = shipped is not None and shipped.reason is Reason.REGISTRY_INVALID
+        if not refused and (shipped is None or shipped.status is not Status.CERTIFIED):
             own = _local(state_dir, backend, sha256, fingerprint, reference_version)
             shipped = own if own is not None and (shipped is None or own.status is not Status.UNTESTED) else shipped
         if shipped is not None:
@@ -110,9 +112,14 @@ def _shipped(
     row = registry.row(backend, sha256, fingerprint)
     if row is None:
         return None
-    entry = row["references"].get(version)
-    if entry is None:
+    references = row.get("references")
+    if isinstance(references, Mapping) and version not in references:
         return Finding(Status.UNTESTED, f"the registry has no evidence of it beside tokenizers {version}")
+    problem = registry_entry.form_problem(row, version) or registry_entry.evidence_problem(row, version)
+    if problem is not None:
+        summary = f"the registry's entry of it beside tokenizers {version} does not hold: {problem}"
+        return Finding(Status.UNTESTED, summary, Reason.REGISTRY_INVALID, source="registry")
+    entry = row["references"][version]
     about = {
         "source": "registry",
         "basis": "identical" if row["artifact"]["sha256"] == sha256 else "equivalent",

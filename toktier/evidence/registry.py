@@ -2,8 +2,9 @@
 
 Read from tables/support_registry.json, which tools/generate_registry.py writes from evidence/. Its root digest is over
 the bytes of the file, with zeros in its own place: that costs a load a tenth of what a digest over the canonical form
-would. Rows are dicts as written; one is interpreted when it is asked for. An edited table speaks for nobody.
-Not here: evidence made on this host (`local`), what follows for a load (`admission`).
+would. Rows are dicts as written; one is interpreted when it is asked for (`registry_entry`). An edited table speaks for
+nobody, nor does one of which a row does not say whom it is about. Not here: evidence made on this host (`local`), what
+follows for a load (`admission`).
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ _ROOT = re.compile(rb'"root_digest": "sha256:([0-9a-f]{64})"')
 
 
 class Registry:
-    """Rows by artifact digest and by fingerprint. `engine`: the identity that they were generated for, None while there
+    """Rows by artifact digest and by fingerprint. Raises ValueError, KeyError or TypeError for rows that cannot be told
+    apart, or that do not say whom they are about. `engine`: the identity that they were generated for, None while there
     is no row."""
 
     def __init__(self, document: Mapping[str, Any], root_digest: str) -> None:
@@ -36,8 +38,11 @@ class Registry:
         self._by_digest: dict[tuple[str, str], Mapping[str, Any]] = {}
         self._by_fingerprint: dict[tuple[str, str], Mapping[str, Any]] = {}
         for row in self.rows:
-            self._by_digest[row["artifact"]["sha256"], row["backend"]] = row
-            self._by_fingerprint.setdefault((row["artifact"]["fingerprint"], row["backend"]), row)
+            exact = row["artifact"]["sha256"], BackendId(row["backend"]).value
+            if exact in self._by_digest:
+                raise ValueError(f"two rows are about {exact[0][:12]} on {exact[1]}")
+            self._by_digest[exact] = row
+            self._by_fingerprint.setdefault((row["artifact"]["fingerprint"], exact[1]), row)
 
     def row(self, backend: BackendId, sha256: str, fingerprint: str | None) -> Mapping[str, Any] | None:
         """The row of these bytes, else of an artifact with this fingerprint."""
