@@ -4,11 +4,11 @@
 #pragma once
 #include "target.h"
 
-constexpr tt_u32 TT_FORMAT_VERSION = 2;
+constexpr tt_u32 TT_FORMAT_VERSION = 3;
 constexpr tt_u32 TT_HEADER_SIZE = 128;
 constexpr tt_u32 TT_ENTRY_SIZE = 32;
 constexpr tt_u32 TT_ALIGNMENT = 64;
-constexpr tt_u32 TT_MAX_SECTIONS = 64;
+constexpr tt_u32 TT_MAX_SECTIONS = 128;
 
 constexpr tt_u32 TT_TRIE_SHIFT = 7;
 constexpr tt_u32 TT_TRIE_BLOCK = 1u << TT_TRIE_SHIFT;
@@ -23,7 +23,9 @@ constexpr tt_u32 TT_TRIE_STAGE1 = 0x110000u >> TT_TRIE_SHIFT;
   X(NOPS, 4) X(NSTR, 1) X(NQC1, 2) X(NQC2, 1) X(NCCC, 4) X(NDEC, 4) X(NDCP, 4) X(NCMP, 4) X(NLOW, 4) X(NLCP, 4)      \
   X(A0NF, 4) X(A0EB, 1) X(A0EC, 4) X(A0NT, 4) X(A1NF, 4) X(A1EB, 1) X(A1EC, 4) X(A1NT, 4) X(ATOK, 4) X(ASTR, 1)      \
   X(STRO, 4) X(STRB, 1) X(TFLG, 1) X(RAWO, 4) X(RAWB, 1) X(PHSH, 4) X(VHSH, 4)                                       \
+  X(PLIN, 4) X(PKEY, 8) X(VLIN, 4)                                                                                   \
   X(BSYM, 4) X(CSY1, 2) X(CSY2, 4) X(BFBK, 4) X(PAIR, 4) X(JBYT, 1) X(JSYM, 4)                                       \
+  X(MDIS, 1) X(MENT, 8) X(MPRD, 4) X(JCHR, 4) X(JFRG, 4)                                                             \
   X(POST, 4) X(DOPS, 4) X(DSTR, 1) X(DBYO, 4) X(DBYT, 1)
 
 enum TtSection : tt_u32 {
@@ -57,7 +59,8 @@ enum TtConf : tt_u32 {
   TT_CONF_PAD_LEFT = 20,
   TT_CONF_PREFIX_STAGE = 21,
   TT_CONF_JOIN_KIND = 22,
-  TT_CONF_FIELDS = 23
+  TT_CONF_PAIR_SEED = 23,
+  TT_CONF_FIELDS = 24
 };
 
 enum TtModel : tt_u32 { TT_MODEL_BYTE_LEVEL = 0, TT_MODEL_CODE_POINTS = 1 };

@@ -37,7 +37,7 @@ Sections read_sections(const std::uint8_t* data, std::size_t size) {
   if (version != TT_FORMAT_VERSION) refuse("header", "format version " + std::to_string(version) + ", expected " + std::to_string(TT_FORMAT_VERSION));
   require(load<std::uint64_t>(data + 16) == size, "header", "the file does not have the size it states");
   require(load<std::uint64_t>(data + 120) == 0, "header", "a reserved field is not zero");
-  require(count <= TT_MAX_SECTIONS, "header", "more than 64 sections");
+  require(count <= TT_MAX_SECTIONS, "header", "more than 128 sections");
   std::uint64_t end = TT_HEADER_SIZE + std::uint64_t{TT_ENTRY_SIZE} * count;
   require(end <= size, "header", "the section table is cut off");
 

@@ -11,7 +11,7 @@ import pytest
 from toktier.program import layout
 
 DOCUMENT = (Path(__file__).resolve().parents[2] / "docs" / "program-format.md").read_text(encoding="utf-8")
-SIZES = {"u8": 1, "u16": 2, "u32": 4}
+SIZES = {"u8": 1, "u16": 2, "u32": 4, "u64": 8}
 
 
 def rows(heading: str) -> list[list[str]]:

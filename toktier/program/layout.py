@@ -7,11 +7,11 @@ from __future__ import annotations
 import enum
 
 MAGIC = b"TTPROGRM"
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
 HEADER_SIZE = 128
 ENTRY_SIZE = 32
 ALIGNMENT = 64
-MAX_SECTIONS = 64
+MAX_SECTIONS = 128
 NONE = 0xFFFFFFFF
 
 TRIE_SHIFT = 7
@@ -33,8 +33,10 @@ SECTIONS: dict[str, int] = {
     "A1NF": 4, "A1EB": 1, "A1EC": 4, "A1NT": 4,
     "ATOK": 4, "ASTR": 1,
     "STRO": 4, "STRB": 1, "TFLG": 1, "RAWO": 4, "RAWB": 1, "PHSH": 4, "VHSH": 4,
+    "PLIN": 4, "PKEY": 8, "VLIN": 4,
     "BSYM": 4, "CSY1": 2, "CSY2": 4, "BFBK": 4,
     "PAIR": 4, "JBYT": 1, "JSYM": 4,
+    "MDIS": 1, "MENT": 8, "MPRD": 4, "JCHR": 4, "JFRG": 4,
     "POST": 4, "DOPS": 4, "DSTR": 1, "DBYO": 4, "DBYT": 1,
 }  # fmt: skip
 
@@ -65,9 +67,10 @@ class Conf(enum.IntEnum):
     PAD_LEFT = 20
     PREFIX_STAGE = 21
     JOIN_KIND = 22
+    PAIR_SEED = 23
 
 
-CONF_FIELDS = 23
+CONF_FIELDS = 24
 
 
 class Model(enum.IntEnum):
