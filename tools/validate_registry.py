@@ -84,7 +84,8 @@ def _schema_faults(document: Any, tables: Path, name: str) -> Iterator[str]:
 def _entries(document: Any) -> Iterator[str]:
     """Entries of the registry that a load would not believe, by name. Rows of no form are told by the schema."""
     with contextlib.suppress(KeyError, TypeError):
-        for row, version in ((row, version) for row in document["rows"] for version in row["references"]):
+        pairs = [(row, version) for row in document["rows"] for version in row["references"]]
+        for row, version in pairs:
             problem = registry_entry.form_problem(row, version)
             if problem is not None:
                 yield f"{REGISTRY}.json: {row['artifact']['name']} on {row['backend']} beside {version}: {problem}"

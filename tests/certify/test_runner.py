@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import copy
+import dataclasses
 import json
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -14,18 +17,20 @@ from typing import Any
 
 import pytest
 
-from tests.certify.tiny_suites import BLOCKS, MINI, Silent, prepare, start
+from tests.certify.tiny_suites import BLOCKS, MINI, Silent, build, prepare, start
 from tests.cli.command import environment, validator
 from tests.support.material import ROOT
+from toktier.canonical import TAG_CERTIFY_PLAN, document_digest
 from toktier.certify import checkpoint as checkpoints
 from toktier.certify.evidence import FILE_NAME, read_evidence
 from toktier.certify.merge import merge
 from toktier.certify.outcome import Against, Outcome
-from toktier.certify.plan import Shard
+from toktier.certify.plan import Plan, Shard
 from toktier.certify.runner import JUNIT, SUMMARY, RunOptions, run
 from toktier.errors import EnvironmentFault, EvidenceIncomplete, EvidenceInvalid
 
 pytestmark = pytest.mark.unsanitized
+TARGET = {"artifact": str(MINI), "corpora": []}
 PROGRAM = ROOT / "tests" / "certify" / "tiny_suites.py"
 
 
@@ -266,7 +271,7 @@ def test_merge_refuses_gaps_overlaps_and_foreign_plans_by_name(tmp_path: Path) -
 def test_merge_refuses_another_build_an_edited_part_and_a_used_directory(tmp_path: Path) -> None:
     parts = shards(tmp_path, 2)
     prepared = prepare(tmp_path / "home")
-    other = checkpoints.begin(tmp_path / "b", prepared.plan, Shard(2, 2), {"compiler": "other"}, {"artifact": ""})
+    other = checkpoints.begin(tmp_path / "b", prepared.plan, Shard(2, 2), build(compiler="other"), {"artifact": ""})
     run(prepared, other, RunOptions(workers=1))
     with pytest.raises(EvidenceInvalid, match=r"another build .* compiler differs"):
         merge([parts[0], tmp_path / "b"], tmp_path / "out")
@@ -276,6 +281,60 @@ def test_merge_refuses_another_build_an_edited_part_and_a_used_directory(tmp_pat
     (parts[0] / SUMMARY).write_bytes(data + b"!")
     with pytest.raises(EvidenceInvalid, match="was changed"):
         merge(parts, tmp_path / "out")
+
+
+OTHER = "0" * 64
+FOREIGN: dict[str, Any] = {
+    "engine": lambda document: document.update(engine=OTHER),
+    "reference": lambda document: document["reference"].update(version="0.21.0"),
+    "artifact.fingerprint": lambda document: document["artifact"].update(fingerprint=OTHER),
+    "artifact.sha256": lambda document: document["artifact"].update(sha256=OTHER),
+    "level": lambda document: document.update(level="standard"),
+}
+
+
+def of_another_plan(tmp_path: Path, name: str, change: Any, numbers: tuple[int, ...] = (1, 2)) -> list[Path]:
+    """Whole shards of a plan that was changed and sealed again, as another installation would have left them."""
+    paths = []
+    for number in numbers:
+        prepared = prepare(tmp_path / "home")
+        document = copy.deepcopy(prepared.plan.document)
+        change(document)
+        content = {key: value for key, value in document.items() if key != "digest"}
+        plan = Plan({**content, "digest": document_digest(TAG_CERTIFY_PLAN, content)})
+        changed = dataclasses.replace(prepared, plan=plan)
+        directory = tmp_path / f"{name}{number}"
+        state = checkpoints.begin(directory, plan, Shard(number, 2), build(identity=plan.document["engine"]), TARGET)
+        run(changed, state, RunOptions(workers=1))
+        paths.append(directory)
+    return paths
+
+
+@pytest.mark.parametrize("differs", FOREIGN)
+def test_merge_refuses_mixtures(tmp_path: Path, differs: str) -> None:
+    parts = shards(tmp_path, 2)
+    (other,) = of_another_plan(tmp_path, "x", FOREIGN[differs], (2,))
+    with pytest.raises(EvidenceInvalid, match=rf"x2 is of another plan .*{re.escape(differs)}.* differs") as refused:
+        merge([parts[0], other], tmp_path / "out")
+    assert refused.value.exit_code == 5
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("differs", ["engine", "reference"])
+def test_merge_refuses_shards_of_another_installation(tmp_path: Path, differs: str) -> None:
+    parts = of_another_plan(tmp_path, "x", FOREIGN[differs])
+    with pytest.raises(EvidenceInvalid, match=rf"of another installation: .*{differs} was ") as refused:
+        merge(parts, tmp_path / "out")
+    assert refused.value.exit_code == 5
+    assert not (tmp_path / "out").exists()
+
+
+def test_merge_refuses_a_module_that_was_built_from_other_sources(tmp_path: Path) -> None:
+    prepared = prepare(tmp_path / "home")
+    state = checkpoints.begin(tmp_path / "x", prepared.plan, Shard(), build(identity=OTHER), TARGET)
+    run(prepared, state, RunOptions(workers=1))
+    with pytest.raises(EvidenceInvalid, match=r"of another installation: build.identity was 0000"):
+        merge([tmp_path / "x"], tmp_path / "out")
 
 
 def test_failures_of_shards_are_those_of_one_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -23,7 +23,7 @@ from toktier import resources  # noqa: E402
 from toktier.certify import suites as registered  # noqa: E402
 from toktier.certify.checkpoint import Checkpoint, begin  # noqa: E402
 from toktier.certify.levels import Level  # noqa: E402
-from toktier.certify.plan import Prepared, Shard, make_plan  # noqa: E402
+from toktier.certify.plan import Prepared, Shard, installed_engine, make_plan  # noqa: E402
 from toktier.certify.subject import Subject  # noqa: E402
 from toktier.certify.suite import Suite, SuitePlan, TextSuite  # noqa: E402
 from toktier.certify.tally import Tally  # noqa: E402
@@ -107,7 +107,11 @@ def prepare(home: Path, suites: Sequence[Suite] = SUITES, seed: int = 0) -> Prep
 
 
 def start(prepared: Prepared, directory: Path, shard: Shard = Shard()) -> Checkpoint:  # noqa: B008 - it is frozen
-    return begin(directory, prepared.plan, shard, {"compiler": "some"}, {"artifact": str(MINI), "corpora": []})
+    return begin(directory, prepared.plan, shard, build(), {"artifact": str(MINI), "corpora": []})
+
+
+def build(**changes: str) -> dict[str, str]:
+    return {"compiler": "some", "identity": installed_engine(), **changes}
 
 
 def install() -> None:

@@ -1,6 +1,7 @@
 """Shards put together: the evidence that one run of the same plan would have made, digest and all.
 
-Refused, by name: parts of another plan or of another build, parts that overlap, parts that did not end, and gaps.
+Refused, by name: parts of another plan or of another build, parts of another installation than this one, parts that
+overlap, parts that did not end, and gaps.
 Nothing is run again here.
 """
 
@@ -15,7 +16,7 @@ from toktier.certify.checkpoint import FAILURES, BlockResult, Checkpoint
 from toktier.certify.evidence import empty_corpora, environment_of, make_evidence, states_of
 from toktier.certify.failures import read_failure
 from toktier.certify.outcome import judge
-from toktier.certify.plan import Shard, differences
+from toktier.certify.plan import Shard, differences, installed_engine, installed_reference
 from toktier.certify.runner import MAX_FAILURES, Report, write_failures, write_reports
 from toktier.certify.workers import BlockFault
 from toktier.errors import EvidenceIncomplete, EvidenceInvalid, UsageError
@@ -25,7 +26,7 @@ GAPS_SHOWN = 8
 
 
 def merge(directories: Sequence[Path], out: Path, max_failures: int = MAX_FAILURES) -> Report:
-    """Raises EvidenceInvalid for what is foreign, edited or twice there, EvidenceIncomplete for gaps. `out` must be a
+    """Raises EvidenceInvalid for what is foreign, to the other parts or to this installation, edited or twice there, EvidenceIncomplete for gaps. `out` must be a
     new or empty directory."""
     if not directories:
         raise UsageError("no directory to merge: give those of all shards", remedy="toktier certify merge --help")
@@ -33,6 +34,7 @@ def merge(directories: Sequence[Path], out: Path, max_failures: int = MAX_FAILUR
     first = parts[0]
     for part in parts[1:]:
         _require_same(first, part)
+    _require_own(first)
     owners: dict[int, Path] = {}
     results: dict[int, BlockResult] = {}
     for part in parts:
@@ -93,6 +95,27 @@ def _require_same(first: Checkpoint, part: Checkpoint) -> None:
             f"{shown_path(part.directory)} is of another {what} than {shown_path(first.directory)}: {where} differs",
             details={"directory": str(part.directory), "differs": plans or builds},
             remedy="merge the shards of one plan, made by one build",
+        )
+
+
+def _require_own(part: Checkpoint) -> None:
+    """Evidence is what this toktier says of itself: it puts its name to no result of another engine or reference, and
+    to none of a native module that was built from other sources than the plan names."""
+    plan = part.plan.document
+    said = {
+        "engine": plan["engine"],
+        "reference": plan["reference"]["version"],
+        "build.identity": part.build.get("identity"),
+    }
+    engine = installed_engine()
+    installed = {"engine": engine, "reference": installed_reference(), "build.identity": engine}
+    foreign = differences(said, installed)
+    if foreign:
+        raise EvidenceInvalid(
+            f"{shown_path(part.directory)} is of another installation: "
+            + "; ".join(f"{f['path']} was {shown(str(f['a']))}, installed is {f['b']}" for f in foreign),
+            details={"directory": str(part.directory), "differs": foreign},
+            remedy="merge with the toktier that ran the shards, beside the reference that it compared with",
         )
 
 
