@@ -28,8 +28,14 @@ def ids_of(ids: Iterable[int] | _Buffer) -> list[int]:
 class Program:
     """A program file, checked and ready, for any number of threads. Holds the buffer's export as long as it lives."""
 
-    def __init__(self, buffer: _Buffer) -> None:
-        """`buffer`: the whole file, not written to afterwards. ProgramError where a table does not hold."""
+    def __init__(self, buffer: _Buffer, level: str | None = None) -> None:
+        """`buffer`: the whole file, not written to afterwards. ProgramError where a table does not hold.
+
+        `level`: the dispatch level to run at, one of `build_facts()["dispatch_levels"]`; None: the best. ValueError for one
+        that this CPU does not have. Ids do not depend on it.
+        """
+    @property
+    def level(self) -> str: ...
     @property
     def n_ids(self) -> int:
         """1 + the greatest id."""

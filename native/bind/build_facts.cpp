@@ -1,6 +1,7 @@
 // `_native.build_facts`: what this module was built from, and how. Identities come from tools/compute_identity.py, flags from CMake.
 #include "bind/bind.h"
 #include "build_identity.h"
+#include "engine/lanes/level.h"
 
 namespace nb = nanobind;
 
@@ -24,8 +25,8 @@ void register_build_facts(nb::module_& m) {
     out["compiler"] = kCompiler;
     out["flags"] = TOKTIER_BUILD_FLAGS;
     out["build_type"] = TOKTIER_BUILD_TYPE;
-    nb::list levels;  // code paths chosen by what the CPU has; so far every CPU runs the same one
-    levels.append("baseline");
+    nb::list levels;  // code paths that this CPU can take, slowest first; the last one is taken
+    for (const Level level : available_levels()) levels.append(level_name(level));
     out["dispatch_levels"] = levels;
     return out;
   });

@@ -1,6 +1,9 @@
 // The Python face of an open program: splitting, decoding and look-ups. Encoding is EncoderBase's.
 #include "bind/program.h"
 
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+
 #include <string>
 
 #include "bind/errors.h"
@@ -136,11 +139,16 @@ nb::dict info(const ProgramOwner& owner) {
 
 }  // namespace
 
-ProgramOwner::ProgramOwner(nb::handle buffer) {
+ProgramOwner::ProgramOwner(nb::handle buffer, std::optional<std::string> level) {
+  if (level) {
+    const std::optional<Level> found = level_of(*level);
+    if (!found) throw nb::value_error("this CPU, or this build, does not have that dispatch level");
+    level_ = *found;
+  }
   if (PyObject_GetBuffer(buffer.ptr(), &view_, PyBUF_SIMPLE) != 0) throw nb::python_error();
   try {
     program_ = open_program(static_cast<const std::uint8_t*>(view_.buf), std::size_t(view_.len));
-    contexts_ = std::make_unique<ContextPool>(program_);
+    contexts_ = std::make_unique<ContextPool>(program_, level_);
     facts_ = program_facts(*program_);
   } catch (...) {
     PyBuffer_Release(&view_);
@@ -185,7 +193,7 @@ void register_program(nb::module_& m) {
   });
   const nb::object type =
       nb::class_<ProgramOwner>(m, "Program", nb::is_final())
-          .def(nb::init<nb::handle>(), nb::arg("buffer").none())
+          .def(nb::init<nb::handle, std::optional<std::string>>(), nb::arg("buffer").none(), nb::arg("level") = nb::none())
           .def("split", &split_text, nb::arg("text").none(), nb::arg("two_pass") = false)
           .def("cuts", &cuts_of, nb::arg("text").none(), nb::arg("continued") = false)
           .def("decode", &decode_ids, nb::arg("ids").none(), nb::arg("skip_special_tokens") = true)
@@ -195,6 +203,7 @@ void register_program(nb::module_& m) {
               "is_special", [](const ProgramOwner& o, nb::handle id) { return is_special(o.program(), checked_id(id)); },
               nb::arg("id").none())
           .def("info", &info)
+          .def_prop_ro("level", [](const ProgramOwner& o) { return level_name(o.level()); })
           .def_prop_ro("n_ids", [](const ProgramOwner& o) { return o.facts().n_ids; });
   program_type = type.inc_ref();
 }

@@ -1,6 +1,8 @@
 // `_native.Program`: an open program and the memory under it.
 #pragma once
 #include <memory>
+#include <optional>
+#include <string>
 
 #include "bind/bind.h"
 #include "engine/engine.h"
@@ -9,8 +11,8 @@ namespace toktier::bind {
 
 class ProgramOwner {
  public:
-  // Keeps `buffer` exported. Throws ProgramError, nb::python_error.
-  explicit ProgramOwner(nanobind::handle buffer);
+  // Keeps `buffer` exported. Throws ProgramError, nb::python_error; nb::value_error for a level that is not available.
+  ProgramOwner(nanobind::handle buffer, std::optional<std::string> level);
   ~ProgramOwner();
   ProgramOwner(const ProgramOwner&) = delete;
   ProgramOwner& operator=(const ProgramOwner&) = delete;
@@ -18,12 +20,14 @@ class ProgramOwner {
   const Program& program() const { return *program_; }
   ContextPool& contexts() const { return *contexts_; }
   const ProgramFacts& facts() const { return facts_; }
+  Level level() const { return level_; }
 
  private:
   Py_buffer view_;
   std::shared_ptr<const Program> program_;
   std::unique_ptr<ContextPool> contexts_;
   ProgramFacts facts_{};
+  Level level_ = best_level();
 };
 
 // The owner inside a `_native.Program`, or null with TypeError set. Lives as long as the object.

@@ -23,8 +23,8 @@ struct ContextPool::Slots {
   }
 };
 
-ContextPool::ContextPool(std::shared_ptr<const Program> program)
-    : program_(std::move(program)), slots_(std::make_unique<Slots>()) {}
+ContextPool::ContextPool(std::shared_ptr<const Program> program, Level level)
+    : program_(std::move(program)), level_(level), slots_(std::make_unique<Slots>()) {}
 
 ContextPool::~ContextPool() {
   for (Slots::Slot& slot : slots_->slots) delete slot.context.load();
@@ -38,7 +38,7 @@ ContextPool::Lease ContextPool::acquire() {
     if (Context* context = slot.exchange(nullptr, std::memory_order_acquire))
       return Lease(this, std::unique_ptr<Context>(context));
   }
-  return Lease(this, std::make_unique<Context>(program_));
+  return Lease(this, std::make_unique<Context>(program_, level_));
 }
 
 ContextPool::Lease::Lease(ContextPool* pool, std::unique_ptr<Context> context) : pool_(pool), context_(std::move(context)) {}

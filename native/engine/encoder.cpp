@@ -47,7 +47,7 @@ Spaces count_model_spaces(const Program& p, std::uint32_t id) {
 }  // namespace
 
 struct Context::State {
-  explicit State(std::shared_ptr<const Program> p) : owner(std::move(p)), program(*owner), encoder(program) {}
+  State(std::shared_ptr<const Program> p, Level l) : owner(std::move(p)), program(*owner), level(l), encoder(program) {}
 
   void core(std::string_view text, const EncodeOptions& options);
   void raw_segment(const Segment& segment, const EncodeOptions& options);
@@ -59,6 +59,7 @@ struct Context::State {
 
   std::shared_ptr<const Program> owner;
   const Program& program;
+  const Level level;
   PieceEncoder encoder;
   NormalizerRun normalizer;
   SegmentBuffer prefixed;
@@ -249,7 +250,8 @@ Layout lay_out(const Program& p, std::size_t size, const EncodeOptions& options)
 
 }  // namespace
 
-Context::Context(std::shared_ptr<const Program> program) : state_(std::make_unique<State>(std::move(program))) {}
+Context::Context(std::shared_ptr<const Program> program, Level level)
+    : state_(std::make_unique<State>(std::move(program), level)) {}
 Context::~Context() = default;
 
 void Context::encode(std::string_view text, const EncodeOptions& options, Result& out) {

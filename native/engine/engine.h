@@ -9,6 +9,8 @@
 #include <string_view>
 #include <vector>
 
+#include "lanes/level.h"
+
 namespace toktier {
 
 // A program file that cannot be executed. `where` names the section, `what` the fault.
@@ -63,7 +65,7 @@ struct Result {
 // shrinks back to at most 1 MiB of text-sized buffers after a longer one.
 class Context {
  public:
-  explicit Context(std::shared_ptr<const Program> program);
+  explicit Context(std::shared_ptr<const Program> program, Level level = best_level());
   ~Context();
   // Valid UTF-8 only (validate_utf8 first for foreign bytes). Throws SettingsError, and TextError for 4 GiB or more.
   void encode(std::string_view text, const EncodeOptions& options, Result& out);
@@ -79,7 +81,7 @@ class Context {
 // No lock: a child forked while other threads encode finds the pool usable (their contexts are lost to it, nothing else).
 class ContextPool {
  public:
-  explicit ContextPool(std::shared_ptr<const Program> program);
+  explicit ContextPool(std::shared_ptr<const Program> program, Level level = best_level());
   ~ContextPool();  // no lease may be alive
   ContextPool(const ContextPool&) = delete;
   ContextPool& operator=(const ContextPool&) = delete;
@@ -102,6 +104,7 @@ class ContextPool {
  private:
   struct Slots;
   std::shared_ptr<const Program> program_;
+  const Level level_;
   std::unique_ptr<Slots> slots_;
 };
 
