@@ -24,6 +24,9 @@ from toktier.regular_files import open_regular
 
 CONFIG_FILE = "config.toml"
 MAX_CONFIG_BYTES = 1 << 20
+# What the command writes to stderr, each level what those before it do too. error: errors, and what mends them;
+# warning: warnings, notes, progress; info: of each tokenizer what serves it and why; debug: the trace of an error.
+# Warnings of the package in another program go through Python's `warnings`, whatever the level.
 LOG_LEVELS = ("debug", "info", "warning", "error")
 CACHE_MODES = ("private", "group")
 
@@ -153,7 +156,7 @@ _SETTINGS: tuple[_Setting, ...] = (
         str,
         _log_level,
         "warning",
-        note="debug: the command shows the trace of an error; the other levels change nothing yet",
+        note="of the command's stderr; error: errors alone, info: also what serves, debug: also the trace of an error",
     ),
     _Setting("disable_gpu", "TOKTIER_DISABLE_GPU", bool, _boolean, False),
     _Setting("diagnostics", "TOKTIER_DIAGNOSTICS", bool, _boolean, False),

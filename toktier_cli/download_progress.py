@@ -18,7 +18,7 @@ class DownloadProgress:
     """Told of the bytes so far, a few times a second."""
 
     def __init__(self, invocation: Invocation) -> None:
-        self._shown = not invocation.quiet
+        self._shown = not invocation.errors_alone
         self._terminal = sys.stderr.isatty()
         self._next = time.monotonic() + (FIRST_SECONDS if self._terminal else LOG_SECONDS)
         self._dirty = False

@@ -33,9 +33,24 @@ class Invocation:
     home: str | None = None
     tty: bool = False
 
+    @property
+    def level(self) -> str:
+        """What `log_level` says. Settings without a level are an error of the verb that needs them, not of a note."""
+        from toktier.config import Config, resolve_settings
+
+        try:
+            return resolve_settings(Config(home=self.home)).log_level
+        except (ToktierError, OSError):
+            return "warning"
+
+    @property
+    def errors_alone(self) -> bool:
+        """Whether nothing but errors goes to stderr: no warning, no note, no progress."""
+        return self.quiet or self.level == "error"
+
     def note(self, message: str) -> None:
         """A line for people, or several, on stderr."""
-        if not self.quiet:
+        if not self.errors_alone:
             sys.stderr.write("".join(escaped(line) + "\n" for line in message.split("\n")))
             sys.stderr.flush()
 
@@ -51,6 +66,11 @@ class Invocation:
 
     def warn(self, message: str) -> None:
         self.note(f"warning: {message}")
+
+    def inform(self, message: Callable[[], str]) -> None:
+        """What only those want to read who ask for it: level info or debug."""
+        if not self.quiet and self.level in ("info", "debug"):
+            self.note(f"info: {message()}")
 
     @property
     def interactive(self) -> bool:

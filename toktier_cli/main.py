@@ -21,16 +21,15 @@ VERSION_OPTIONS = ("--version", "-V")
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command and gives its exit code. A closed pipe ends the process as SIGPIPE does other tools."""
-    arguments = list(sys.argv[1:] if argv is None else argv)
-    _open_closed_streams()
-    for stream in (sys.stdout, sys.stderr):
-        if hasattr(stream, "reconfigure"):
-            stream.reconfigure(encoding="utf-8", errors="backslashreplace")
     whole_process = argv is None
-    if whole_process:
-        sys.unraisablehook = _without_interrupts
     try:
-        return _run(arguments)
+        if whole_process:
+            sys.unraisablehook = _without_interrupts
+        _open_closed_streams()
+        for stream in (sys.stdout, sys.stderr):
+            if hasattr(stream, "reconfigure"):
+                stream.reconfigure(encoding="utf-8", errors="backslashreplace")
+        return _run(list(sys.argv[1:] if argv is None else argv))
     except BrokenPipeError:
         _end_by_sigpipe()
     except KeyboardInterrupt:  # once more, while the first one was being told: everything was undone on the way here
@@ -155,15 +154,13 @@ def _fail(error: BaseException, wants_json: bool, home: str | None) -> int:
 
 
 def _wants_trace(home: str | None) -> bool:
-    """Whether the variable or config.toml says debug. The settings may be what failed: then the variable decides."""
-    if os.environ.get("TOKTIER_LOG_LEVEL", "").lower() == "debug":
-        return True
-    from toktier.config import Config, resolve_settings
-
+    """Whether the level is debug. The settings may be what failed: then the variable alone decides."""
     try:
+        from toktier.config import Config, resolve_settings
+
         return resolve_settings(Config(home=home)).log_level == "debug"
     except Exception:
-        return False
+        return os.environ.get("TOKTIER_LOG_LEVEL", "").lower() == "debug"
 
 
 def _stdout_takes_data() -> bool:

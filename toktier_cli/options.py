@@ -14,6 +14,7 @@ import typer
 
 from toktier.config import Config, Settings, resolve_settings
 from toktier.errors import UsageError
+from toktier.labels import shown_path
 from toktier.routing.vocabulary import AUTO, BackendId, Device, RoutingPolicy
 from toktier_cli.invocation import Invocation, Result
 
@@ -140,7 +141,16 @@ def load_tokenizer(
         obtain(family, resolve_settings(config), notify=invocation.note)
         tok = toktier.load(family, policy=policy, device=device, config=config, **chosen)
     _note_unmet_gpu(invocation, tok)
+    invocation.inform(lambda: _loaded(tok, family or file))
     return tok
+
+
+def _loaded(tok: Tokenizer, name: str | None) -> str:
+    """What serves, why, and whether it had to be compiled."""
+    report = tok.explain(summary=True)
+    program = report["program"]
+    origin = "" if program is None else f"; program {'from the cache' if program['from_cache'] else 'compiled now'}"
+    return f"{shown_path(name or '')}: {report['verdict']}{origin}"
 
 
 def _note_unmet_gpu(invocation: Invocation, tok: Tokenizer) -> None:

@@ -24,7 +24,7 @@ class Progress:
     def __init__(
         self, invocation: Invocation, total: int | None, unit: str, detail: Callable[[], str] = lambda: ""
     ) -> None:
-        self._shown = not invocation.quiet
+        self._shown = not invocation.errors_alone
         self._terminal = sys.stderr.isatty()
         self._total = total
         self._unit = unit

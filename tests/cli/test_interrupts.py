@@ -11,6 +11,8 @@ import sys
 import time
 from pathlib import Path
 
+import pytest
+
 from tests.cli.command import environment, run
 from tests.support.material import ROOT
 from toktier.errors import ArtifactNotFound, Interrupted
@@ -18,6 +20,22 @@ from toktier_cli.failure import as_toktier_error
 
 # Says when the command begins, then is the command.
 STARTED = "import os, sys; from toktier_cli.main import main; os.write(2, b'!'); sys.exit(main())"
+# Is the command, with an interrupt at the moment when the named module is about to be imported.
+AT_AN_IMPORT = """import os, signal, sys
+wanted = sys.argv.pop(1)
+def hook(event, arguments):
+    if event == "import" and arguments[0] == wanted:
+        os.write(2, b"!")
+        os.kill(os.getpid(), signal.SIGINT)
+from toktier_cli.main import main
+sys.addaudithook(hook)
+sys.exit(main())"""
+# Prints what the line imports, in order.
+IMPORTED = """import sys
+before = set(sys.modules)
+from toktier_cli.main import main
+code = main(sys.argv[1:])
+print(*[name for name in sys.modules if name not in before and name != "toktier_cli.main"], file=sys.stderr)"""
 LINES = (
     ("encode", "--family", "toktier_mini", "hello"),
     ("inspect", "toktier_mini", "--json"),
@@ -54,6 +72,29 @@ def test_an_interrupt_at_any_moment_ends_with_130_and_without_a_trace(tmp_path: 
         if number % 10 == 0:
             assert run("encode", "--family", "toktier_mini", "hi", home=home).text == "787\n"
     assert codes.count(130) > 5
+
+
+@pytest.mark.parametrize("line", [*LINES[:2], ("--version",), ("--help",)], ids=lambda line: line[0])
+def test_an_interrupt_at_any_import_ends_with_130_and_without_a_trace(line: tuple[str, ...], tmp_path: Path) -> None:
+    """By the import, not by a time: every module of the command, and a score of what it rests on."""
+
+    def python(script: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-c", script, *arguments]
+        return subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=environment(tmp_path))
+
+    python(IMPORTED, *line)  # compiles
+    modules = python(IMPORTED, *line).stderr.splitlines()[-1].split()
+    own = [name for name in modules if name.startswith("toktier_cli.")]
+    others = [name for name in modules if not name.startswith(("toktier_cli", "encodings"))]
+    reached = 0
+    for module in [*own, *others[:: max(1, len(others) // 20)]]:
+        done = python(AT_AN_IMPORT, module, *line)
+        assert "Traceback" not in done.stderr, (module, done.stderr)
+        assert "KeyboardInterrupt" not in done.stderr, (module, done.stderr)
+        if "!" in done.stderr:  # packages come with their parts, and frozen modules with nothing
+            assert done.returncode == 130, (module, done.returncode, done.stderr)
+            reached += 1
+    assert reached >= 1
 
 
 def test_what_an_interrupt_began_is_an_interrupt() -> None:
