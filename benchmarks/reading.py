@@ -1,5 +1,7 @@
-"""What the raw times of a cell say: rates, ratios, and the words for cells that have none. `run.py` and `report.py` read
-results through here, so that both say the same. The best pass is processor time: other work on the machine only adds.
+"""What the raw times of a cell say: rates, ratios, and the words for cells that have none.
+
+`run.py` and `report.py` read results through here, so that both say the same. The best pass is by processor time: other
+work on the machine only adds to it.
 """
 
 from __future__ import annotations

@@ -25,124 +25,130 @@ import side_by_side
 import threads
 from engines import NAMES, NAMESAKE, OURS, REFERENCE, Places
 from reading import best_rate, cell_text
-from workloads import CORPORA, GROUPS, WORKLOADS, Material, Missing, documents, long_text
+from workloads import CORPORA, GROUPS, WORKLOADS, Material, Missing, Workload, documents, long_text
 
-ROOT = Path(__file__).resolve().parent.parent
+MINI = Path(__file__).resolve().parent.parent / "tables/artifacts/toktier_mini/tokenizer.json"
 SCHEMA = "toktier.bench_results"
 MEASURES = ("loads", "threads", "resident")
+PARTS = ("cells", *MEASURES)
 LONG_MEGABYTES = 4  # of the one text that two threads share
+
+
+class Run:
+    """One run: the options, who takes part, and the document that grows."""
+
+    def __init__(self, options: argparse.Namespace) -> None:
+        self.options = options
+        self.places = Places(options.peers, options.namesake, options.namesake_home)
+        # Ours and the reference always take part.
+        wanted = [name for name in NAMES if name in {REFERENCE, OURS, *(options.engine or NAMES)}]
+        versions = machine.versions(self.places, wanted)
+        self.names = [name for name in wanted if versions[name] is not None]
+        self.cpus = sorted(os.sched_getaffinity(0))
+        self.cpu = self.cpus[-1] if options.cpu is None else options.cpu
+        self.document: dict[str, Any] = {
+            "schema": SCHEMA,
+            "schema_version": 1,
+            "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
+            "machine": machine.facts(),
+            "engine_identity": machine.engine_identity(),
+            "versions": versions,
+            "method": {
+                "rounds": options.rounds,
+                "warm": options.warm,
+                "document_bytes": options.bytes,
+                "piece_bytes": options.piece_bytes,
+                "calls": options.calls,
+                "load_average": {"before": machine.load_average()},
+            },
+            "artifacts": {},
+            "workloads": {},
+            **{part: [] for part in (*PARTS, "left_out")},
+        }
+
+    def artifact(self, file: Path, workloads: Sequence[str]) -> None:
+        """All that was asked of one tokenizer.json."""
+        label = file.parent.name if file.name == "tokenizer.json" else file.stem
+        data = file.read_bytes()
+        self.document["artifacts"][label] = {"sha256": hashlib.sha256(data).hexdigest(), "bytes": len(data)}
+        added = [token["content"] for token in json.loads(data).get("added_tokens") or ()]
+        options = self.options
+        material = Material(options.corpora, options.bytes, options.piece_bytes, options.calls, added)
+        for name in (*workloads, *(options.measure or ())):
+            try:
+                if name in MEASURES:
+                    self._measure(label, file, name, material)
+                else:
+                    self._compare(label, file, WORKLOADS[name](material))
+            except Missing as error:
+                reason = f"{error} is not here"
+                self.document["left_out"].append({"artifact": label, "what": name, "reason": reason})
+                print(f"{label:14} {name:14} left out: {reason}", flush=True)
+
+    def _compare(self, label: str, file: Path, workload: Workload) -> None:
+        cells = side_by_side.compare(
+            self.names,
+            file,
+            workload,
+            cpu=self.cpu,
+            places=self.places,
+            rounds=self.options.rounds,
+            warm=self.options.warm,
+        )
+        facts = {
+            "kind": workload.kind,
+            "texts": len(workload.texts),
+            "bytes": workload.utf8_bytes,
+            "calls": workload.calls,
+        }
+        self.document["workloads"][f"{label}/{workload.name}"] = facts
+        self.document["cells"] += [{"artifact": label, "workload": workload.name, **cell} for cell in cells]
+        for kind in ("first", "warm"):
+            ours = best_rate(cells[self.names.index(OURS)], kind, facts)
+            told = "  ".join(f"{cell['engine']} {cell_text(cell, kind, facts, ours)}" for cell in cells)
+            print(f"{label:14} {workload.name:14} {kind:5}  {told}", flush=True)
+
+    def _measure(self, label: str, file: Path, measure: str, material: Material) -> None:
+        places, rounds = self.places, self.options.rounds
+        rows: list[dict[str, Any]]
+        if measure == "loads":
+            rows = [{"engine": OURS, "status": "ok", **loads.measure(file, cpu=self.cpu, runs=4 * rounds)}]
+        elif measure == "threads":
+            if len(self.cpus) < 2:
+                raise Missing("a second processor")
+            cpus = [self.cpu, *(cpu for cpu in self.cpus if cpu != self.cpu)]
+            batch, long = documents("english", material), long_text(LONG_MEGABYTES, material)
+            rows = threads.measure(self.names, file, batch, long, cpus=cpus, places=places, rounds=rounds)
+        else:
+            total = self.options.soak_bytes
+            rows = resident.measure(self.names, file, material, cpu=self.cpu, places=places, total=total)
+        self.document[measure] += [{"artifact": label, **row} for row in rows]
+        for row in rows:
+            print(f"{label:14} {measure:14} {json.dumps(row)}", flush=True)
+
+    def bad(self) -> list[str]:
+        """A line for each engine that gave wrong ids or failed."""
+        return [
+            f"{row['status'].upper()}: {row['artifact']} {row.get('workload', part)} {row['engine']}: {row['reason']}"
+            for part in PARTS
+            for row in self.document[part]
+            if row["status"] in ("wrong", "failed")
+        ]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
-    names = [name for name in NAMES if name in (options.engine or NAMES)]
-    for needed in (REFERENCE, OURS):
-        if needed not in names:
-            names.insert(0, needed)
-    places = Places(options.peers, options.namesake, options.namesake_home)
-    versions = machine.versions(places, names)
-    names = [name for name in names if versions[name] is not None]
-    files = options.files or [ROOT / "tables/artifacts/toktier_mini/tokenizer.json"]
-    asked = _asked(options)
-    document: dict[str, Any] = {
-        "schema": SCHEMA,
-        "schema_version": 1,
-        "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
-        "machine": machine.facts(),
-        "engine_identity": machine.engine_identity(),
-        "versions": versions,
-        "method": {
-            "rounds": options.rounds, "warm": options.warm, "document_bytes": options.bytes,
-            "piece_bytes": options.piece_bytes, "calls": options.calls,
-            "load_average": {"before": machine.load_average()},
-        },
-        "artifacts": {}, "workloads": {}, "cells": [], "loads": [], "threads": [], "resident": [], "left_out": [],
-    }  # fmt: skip
-    cpus = sorted(os.sched_getaffinity(0))
-    cpu = cpus[-1] if options.cpu is None else options.cpu
-    print(
-        f"{document['machine']['processor']}; processor {cpu} of {len(cpus)}; engines: {', '.join(names)}", flush=True
-    )
-    for file in files:
-        label = file.parent.name if file.name == "tokenizer.json" else file.stem
-        data = file.read_bytes()
-        document["artifacts"][label] = {"sha256": hashlib.sha256(data).hexdigest(), "bytes": len(data)}
-        added = [token["content"] for token in json.loads(data).get("added_tokens") or ()]
-        material = Material(options.corpora, options.bytes, options.piece_bytes, options.calls, added)
-        for name in asked:
-            _compare(document, label, file, name, material, names, cpu, places, options)
-        for measure in options.measure or ():
-            _measure(
-                document, label, file, measure, material, names, [cpu, *(c for c in cpus if c != cpu)], places, options
-            )
-    document["method"]["load_average"]["after"] = machine.load_average()
+    run = Run(options)
+    processor = run.document["machine"]["processor"]
+    print(f"{processor}; processor {run.cpu} of {len(run.cpus)}; engines: {', '.join(run.names)}", flush=True)
+    for file in options.files or [MINI]:
+        run.artifact(file, _asked(options))
+    run.document["method"]["load_average"]["after"] = machine.load_average()
     if options.out:
-        options.out.write_text(json.dumps(document, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-    bad = [row for part in ("cells", "threads") for row in document[part] if row["status"] in ("wrong", "failed")]
-    for row in bad:
-        print(
-            f"{row['status'].upper()}: {row['artifact']} {row.get('workload', 'threads')} {row['engine']}: {row['reason']}"
-        )
+        options.out.write_text(json.dumps(run.document, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    bad = run.bad()
+    print("\n".join(bad), end="\n" if bad else "")
     return 1 if bad else 0
-
-
-def _compare(
-    document: dict[str, Any],
-    label: str,
-    file: Path,
-    name: str,
-    material: Material,
-    names: Sequence[str],
-    cpu: int,
-    places: Places,
-    options: argparse.Namespace,
-) -> None:
-    try:
-        workload = WORKLOADS[name](material)
-    except Missing as error:
-        document["left_out"].append({"artifact": label, "workload": name, "reason": f"{error} is not here"})
-        print(f"{label:14} {name:14} left out: {error} is not here", flush=True)
-        return
-    facts = {"kind": workload.kind, "texts": len(workload.texts), "bytes": workload.utf8_bytes, "calls": workload.calls}
-    cells = side_by_side.compare(
-        names, file, workload, cpu=cpu, places=places, rounds=options.rounds, warm=options.warm
-    )
-    document["workloads"][f"{label}/{name}"] = facts
-    document["cells"] += [{"artifact": label, "workload": name, **cell} for cell in cells]
-    for kind in ("first", "warm"):
-        base = {cell["engine"]: best_rate(cell, kind, facts) for cell in cells}
-        told = "  ".join(f"{cell['engine']} {cell_text(cell, kind, facts, base.get(OURS))}" for cell in cells)
-        print(f"{label:14} {name:14} {kind:5}  {told}", flush=True)
-
-
-def _measure(
-    document: dict[str, Any],
-    label: str,
-    file: Path,
-    measure: str,
-    material: Material,
-    names: Sequence[str],
-    cpus: Sequence[int],
-    places: Places,
-    options: argparse.Namespace,
-) -> None:
-    try:
-        if measure == "loads":
-            rows = [{"engine": OURS, **loads.measure(file, cpu=cpus[0], runs=4 * options.rounds)}]
-        elif measure == "threads":
-            if len(cpus) < 2:
-                raise Missing("a second processor")
-            batch, long = documents("english", material), long_text(LONG_MEGABYTES, material)
-            rows = threads.measure(names, file, batch, long, cpus=cpus, places=places, rounds=options.rounds)
-        else:
-            rows = resident.measure(names, file, material, cpu=cpus[0], places=places, total=options.soak_bytes)
-    except Missing as error:
-        document["left_out"].append({"artifact": label, "workload": measure, "reason": f"{error} is not here"})
-        print(f"{label:14} {measure:14} left out: {error} is not here", flush=True)
-        return
-    document[measure] += [{"artifact": label, **row} for row in rows]
-    for row in rows:
-        print(f"{label:14} {measure:14} {json.dumps(row)}", flush=True)
 
 
 def _asked(options: argparse.Namespace) -> list[str]:
@@ -160,7 +166,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "files", nargs="*", type=Path, help="tokenizer.json files; without any, the family toktier_mini"
     )
-    parser.add_argument("--workload", "--corpus", action="append", choices=known, metavar="NAME", help=", ".join(known))
+    parser.add_argument("--workload", "--corpus", action="append", choices=known, metavar="NAME",
+                        help=", ".join(known))  # fmt: skip
     parser.add_argument("--measure", action="append", choices=MEASURES, help="also, or without --workload alone")
     parser.add_argument("--engine", action="append", choices=NAMES, help="ours and the reference always take part")
     parser.add_argument("--rounds", type=int, default=3, help="fresh processes of each engine")

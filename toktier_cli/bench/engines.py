@@ -14,6 +14,7 @@ import os
 import sys
 from array import array
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
@@ -115,7 +116,7 @@ class Fastokens:
 
     def ids_of_batch(self, result: Any) -> list[bytes]:
         ids, borders = result[0], array("Q", result[1])
-        return [ids[4 * start : 4 * end] for start, end in zip(borders, borders[1:], strict=False)]
+        return [ids[4 * start : 4 * end] for start, end in pairwise(borders)]
 
 
 class Gigatoken:

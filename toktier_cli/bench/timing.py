@@ -33,7 +33,7 @@ class Pass(NamedTuple):
 
 
 def fresh(texts: Sequence[str]) -> list[str]:
-    """Equal texts as new objects. Texts of one Latin-1 character stay what they are: the interpreter has one of each."""
+    """Equal texts as new objects; the interpreter has one object alone for a text of one Latin-1 character."""
     return [(text + "x")[:-1] for text in texts]
 
 
