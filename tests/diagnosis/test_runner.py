@@ -13,13 +13,14 @@ import pytest
 
 from tests.support.material import ROOT
 from toktier.config import Config
-from toktier.diagnosis import report
+from toktier.diagnosis import artifacts, report
 from toktier.diagnosis.checks import CHECKS, selected
 from toktier.diagnosis.context import Context
 from toktier.diagnosis.model import Check, Code, Finding, Reason, Status, ok, skip, worst
 from toktier.diagnosis.redaction import Redaction
 from toktier.diagnosis.runner import run
 from toktier.errors import UsageError
+from toktier.evidence.registry import shipped_registry
 
 # Never renamed, reused or removed; new ones are added here.
 FROZEN = [
@@ -80,7 +81,27 @@ def test_a_check_that_hangs_is_one_row(monkeypatch: pytest.MonkeyPatch) -> None:
     late = rows[0].finding
     assert late.reasons[0].code is Code.CHECK_TIMED_OUT
     assert late.remedy is not None
-    assert "--timeout" in str(late.remedy.command)
+    assert late.remedy.command == "toktier doctor --only test.first --timeout 30"
+
+
+def test_the_line_that_asks_a_late_check_again_asks_of_the_same_home_and_family() -> None:
+    given = Context(config=Config(home="a home"), family="it's.json")
+    late = run(checks(never=lambda _: ok("here")), given, 0.0)[0].finding
+    assert late.remedy is not None
+    command = "toktier doctor --family 'it'\"'\"'s.json' --home 'a home' --only test.never --timeout 30"
+    assert late.remedy.command == command
+
+
+def test_evidence_of_another_engine_is_a_warning_with_a_way_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever builds from changed sources learns why everything has become slow."""
+    registry = shipped_registry()
+    for engine, status in ((registry.engine, "ok"), ("0" * 64, "warn")):
+        monkeypatch.setattr("toktier.program.engine_identity.engine_identity", lambda engine=engine: engine)
+        found = artifacts.registry(Context())
+        assert found.status.value == status
+    assert [reason.code for reason in found.reasons] == [Code.EVIDENCE_OF_OTHER_ENGINE]
+    assert found.remedy is not None
+    assert found.remedy.command == "toktier certify FAMILY"
 
 
 def test_when_the_time_is_over_the_rest_is_told_as_not_asked() -> None:
@@ -168,5 +189,5 @@ def test_the_page_lists_every_check() -> None:
 
 def test_codes_are_frozen() -> None:
     """Reason codes: append only."""
-    assert len(Code) == len({code.value for code in Code}) == 32
+    assert len(Code) == len({code.value for code in Code}) == 33
     assert all(re.fullmatch(r"[A-Z_]+", code.value) for code in Code)

@@ -83,7 +83,7 @@ def _cached(table: Pins, store: ArtifactCache) -> Finding:
     return ok(
         f"{counted(len(told), 'family', 'families')} on this host, every byte as pinned{more}"
         if told
-        else "no family yet",
+        else "no family yet; toktier artifacts list --available shows which there are",
         **facts,
     )
 
@@ -145,7 +145,18 @@ def registry(context: Context) -> Finding:
     facts = {"registry_root_digest": table.root_digest, "rows": len(table.rows), "registry_engine": table.engine}
     if not table.rows:
         return ok("no row yet: admission by the compiler's proofs and the suites of the build", **facts)
-    return ok(f"{counted(len(table.rows), 'row')} of shipped evidence", **facts)
+    from toktier.program.engine_identity import engine_identity
+
+    told, installed = f"{counted(len(table.rows), 'row')} of shipped evidence", engine_identity()
+    if table.engine != installed:
+        return Finding(
+            Status.WARN,
+            f"{told}, of another engine: under the default policy the reference serves, slowly",
+            facts,
+            (Reason(Code.EVIDENCE_OF_OTHER_ENGINE, installed, table.engine),),
+            Remedy("install a released build, or certify on this host what it serves", "toktier certify FAMILY"),
+        )
+    return ok(told, **facts)
 
 
 def own_evidence(context: Context) -> Finding:

@@ -109,7 +109,11 @@ def devices(context: Context) -> Finding:
     found = answer(context).get("devices")
     if found is None:
         return Finding(
-            Status.UNKNOWN, "the driver did not tell", {}, (Reason(Code.DRIVER_NOT_USABLE, "no answer", "a list"),)
+            Status.UNKNOWN,
+            "the driver did not tell",
+            {},
+            (Reason(Code.DRIVER_NOT_USABLE, "no answer", "a list"),),
+            Remedy("see gpu.driver"),
         )
     if not found:
         reason = Reason(Code.DRIVER_NOT_USABLE, 0, "a device that this process may use")

@@ -101,7 +101,7 @@ def reference(context: Context) -> Finding:
     if seen not in certified:
         return Finding(
             Status.FAIL,
-            f"tokenizers {seen} is not certified: the reference serves itself, slowly",
+            f"tokenizers {seen} is not certified: under the default policy it serves itself, slowly",
             facts,
             (Reason(Code.REFERENCE_UNCERTIFIED, seen, wanted),),
             remedy,

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from toktier.diagnosis.context import Context
 from toktier.diagnosis.model import Check, Code, Finding, Reason, Remedy, Row, Status
 from toktier.errors import ConfigInvalid
+from toktier.labels import typed
 
 CHECK_SECONDS = 2.0
 TOTAL_SECONDS = 5.0
@@ -65,18 +66,20 @@ class _Running:
         answer = self.answer
         if answer is None:
             allowed = self.deadline - self.begun
-            return Row(self.check, _late(allowed), round(1000 * max(0.0, allowed)))
+            return Row(self.check, _late(allowed, self.check, self.context), round(1000 * max(0.0, allowed)))
         finding, ended = answer
         return Row(self.check, finding, round(1000 * (ended - self.begun)))
 
 
-def _late(allowed: float) -> Finding:
+def _late(allowed: float, check: Check, context: Context) -> Finding:
     limit = f"{1000 * max(0.0, allowed):.0f} ms"
+    home = "" if context.config.home is None else f" --home {typed(context.config.home)}"
+    family = "" if context.family is None else f" --family {typed(context.family)}"
     return Finding(
         Status.UNKNOWN,
         f"no answer within {limit}" if allowed > 0 else "not asked: the time for the report had passed",
         reasons=(Reason(Code.CHECK_TIMED_OUT, "no answer", f"an answer within {limit}"),),
-        remedy=Remedy("give it more time, or ask it alone", "toktier doctor --timeout 30"),
+        remedy=Remedy("ask it alone, with more time", f"toktier doctor{family}{home} --only {check.id} --timeout 30"),
     )
 
 

@@ -55,7 +55,8 @@ def variables(context: Context) -> Finding:
     given = sorted(name for name, value in context.environ.items() if name.startswith("TOKTIER_") and value)
     strangers = [name for name in given if name not in known]
     if not strangers:
-        return ok(f"{counted(len(given), 'TOKTIER_ variable')}, all known", environment=told)
+        said = f"{counted(len(given), 'TOKTIER_ variable')}, all known" if given else "no TOKTIER_ variable is set"
+        return ok(said, environment=told)
     reasons = []
     for name in strangers:
         near = difflib.get_close_matches(name, known, n=1)
@@ -128,9 +129,8 @@ _DIRECTORY_REMEDIES = {
 def _unusable(facts: dict[str, Any], text: str, code: Code, status: Status) -> Finding:
     wanted = "a directory that this user, and no stranger, can write"
     command = None if code is Code.DIRECTORY_OPEN_TO_ALL else "export TOKTIER_HOME=/path/to/a/directory"
-    return Finding(
-        status, text, facts, (Reason(code, facts["mode"], wanted),), Remedy(_DIRECTORY_REMEDIES[code], command)
-    )
+    seen = facts["mode"] or ("read-only" if code is Code.DIRECTORY_READ_ONLY else None)  # of what is there
+    return Finding(status, text, facts, (Reason(code, seen, wanted),), Remedy(_DIRECTORY_REMEDIES[code], command))
 
 
 def _nearest(path: Path) -> tuple[Path, os.stat_result, bool]:
