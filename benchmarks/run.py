@@ -25,13 +25,12 @@ import side_by_side
 import threads
 from engines import NAMES, NAMESAKE, OURS, REFERENCE, Places
 from reading import best_rate, cell_text
-from workloads import CORPORA, GROUPS, WORKLOADS, Material, Missing, Workload, documents, long_text
+from workloads import CORPORA, GROUPS, WORKLOADS, Material, Missing, Workload, documents
 
 MINI = Path(__file__).resolve().parent.parent / "tables/artifacts/toktier_mini/tokenizer.json"
 SCHEMA = "toktier.bench_results"
 MEASURES = ("loads", "threads", "resident")
 PARTS = ("cells", *MEASURES)
-LONG_MEGABYTES = 4  # of the one text that two threads share
 
 
 class Run:
@@ -117,7 +116,8 @@ class Run:
             if len(self.cpus) < 2:
                 raise Missing("a second processor")
             cpus = [self.cpu, *(cpu for cpu in self.cpus if cpu != self.cpu)]
-            batch, long = documents("english", material), long_text(LONG_MEGABYTES, material)
+            batch = documents("english", material)
+            long = Workload("joined", "passes", ("\n\n".join(batch.texts),))
             rows = threads.measure(self.names, file, batch, long, cpus=cpus, places=places, rounds=rounds)
         else:
             total = self.options.soak_bytes

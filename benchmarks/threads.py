@@ -1,4 +1,5 @@
-"""What a second thread brings: a batch on two threads beside two processes with half of it each, and one long text.
+"""What a second thread brings: a batch on two threads beside two processes with half of it each, and the same
+documents as one long text.
 
 Two processes that share nothing are what this machine can give at best, so they are measured in the same rounds and
 figures are ratios to them. Wall time from a common tick to the end of the last one. Needs two processors.
@@ -53,6 +54,7 @@ def _row(
 ) -> dict[str, Any]:
     kinds = ("one_thread_ns", "two_threads_ns", "two_processes_ns", "long_one_thread_ns", "long_ns")
     row: dict[str, Any] = {"engine": name, "status": "ok", "reason": None, **{kind: [] for kind in kinds}}
+    row |= {"bytes": batch.utf8_bytes, "long_bytes": long.utf8_bytes}
     half = _half(batch)
     parts = (batch.texts[:half], batch.texts[half:])
 
