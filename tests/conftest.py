@@ -16,7 +16,18 @@ ROOT = Path(__file__).resolve().parent.parent
 if str(ROOT) not in sys.path:
     sys.path.append(str(ROOT))  # tests.support is imported by name; last: an installed build takes precedence
 
+from tests.support import workers  # noqa: E402
 from tests.support.material import SHARED, Artifacts  # noqa: E402
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if hasattr(config, "workerinput"):
+        config.option.loadscopereorder = False
+        workers.sort_longest_first(items)
+
+
+def pytest_runtest_logfinish() -> None:
+    workers.give_memory_back()
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -43,7 +54,7 @@ def shared() -> Path:
 @pytest.fixture(scope="session")
 def artifacts(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> Artifacts:
     """Real tokenizer.json files, unpacked on first use."""
-    return Artifacts(shared, tmp_path_factory.mktemp("artifacts"))
+    return Artifacts(shared, workers.directory_of_all(tmp_path_factory, "artifacts-of-all"))
 
 
 def pytest_report_header() -> str:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
@@ -77,9 +78,12 @@ class Artifacts:
         if name in self._specs:
             self.path(self._specs[name]["base"])
             text = load_script(self._shared / "cases" / "derive.py").derive(self._specs[name], str(self._directory))
-            target.write_text(text, encoding="utf-8")
+            data = text.encode("utf-8")
         else:
-            target.write_bytes(unpack(self._shared / "artifacts" / f"{name}.json.zst"))
+            data = unpack(self._shared / "artifacts" / f"{name}.json.zst")
+        made = target.with_suffix(f".{os.getpid()}")  # whole or absent for other workers, which share the directory
+        made.write_bytes(data)
+        made.replace(target)
         return target
 
 
