@@ -125,7 +125,15 @@ def rewritten(directory: Path, line: int, **changes: Any) -> None:
 
 
 COUNTS = {"documents": 1, "utf8_bytes": 1, "code_points": 1, "ids": 1, "checks": 1, "mismatches": 0, "routed": 0}
-TEXT = {"suite": "words", "block": 0, "what": "ids", "text": "a", "add_special_tokens": False, "plain": False}
+TEXT = {
+    "suite": "words",
+    "block": 0,
+    "what": "ids",
+    "times": 1,
+    "text": "a",
+    "add_special_tokens": False,
+    "plain": False,
+}
 
 
 WRONG: tuple[tuple[int, str, tuple[Any, ...]], ...] = (
@@ -133,7 +141,7 @@ WRONG: tuple[tuple[int, str, tuple[Any, ...]], ...] = (
     (1, "counts", ({**COUNTS, "routed": 2}, {"documents": 1}, None)),
     (1, "index", ("3", True, [], -1)),
     (1, "digest", ("ab", "-" * 64, "\u00e9" * 64, 5)),
-    (1, "failures", ({}, [1], [{}], [{**TEXT, "text": 5}], [{**TEXT, "plain": 0}])),
+    (1, "failures", ({}, [1], [{}], [{**TEXT, "text": 5}], [{**TEXT, "plain": 0}], [{**TEXT, "times": "1"}])),
     (0, "shard", ([1, 0], [0, 1], ["1", "1"], [2, 1], 1)),
     (0, "target", (None, [], {}, {"artifact": 5}, {"artifact": "x", "corpora": [5]})),
     (0, "build", (None,)),

@@ -22,11 +22,14 @@ from tests.cli.command import environment, validator
 from tests.support.material import ROOT
 from toktier.canonical import TAG_CERTIFY_PLAN, document_digest
 from toktier.certify import checkpoint as checkpoints
+from toktier.certify.checkpoint import BlockResult
 from toktier.certify.evidence import FILE_NAME, read_evidence
+from toktier.certify.failures import failure_documents
 from toktier.certify.merge import merge
 from toktier.certify.outcome import Against, Outcome
 from toktier.certify.plan import Plan, Shard
 from toktier.certify.runner import JUNIT, SUMMARY, RunOptions, run
+from toktier.certify.tally import Counts, Tally
 from toktier.errors import EnvironmentFault, EvidenceIncomplete, EvidenceInvalid
 
 pytestmark = pytest.mark.unsanitized
@@ -193,18 +196,46 @@ def test_a_difference_fails_is_minimised_and_told(tmp_path: Path, monkeypatch: p
     report = one_run(tmp_path, max_failures=3)
     assert report.outcome is Outcome.FAILED
     assert [reason.code for reason in report.reasons] == [Against.MISMATCH]
-    assert len(report.failures) == 3
-    for path, document in report.failures:
-        validator("certify_failure").validate(document)
-        assert document["text"] == [0xF6, 0xDF]
-        assert document["comparison"]["differs"] == "ids"
-        assert json.loads(Path(path).read_bytes()) == document
+    # Many texts differ, in several modes, and all come to one: it is told once, with how often.
+    ((path, failure),) = report.failures
+    validator("certify_failure").validate(failure)
+    assert failure["text"] == [0xF6, 0xDF]
+    assert failure["comparison"]["differs"] == "ids"
+    assert json.loads(Path(path).read_bytes()) == failure
+    mismatches = report.states[0].counts.mismatches
+    assert failure["times"] == mismatches > 13
+    assert f", {mismatches} times" in report.summary().decode()
     assert "U+00F6 U+00DF" in report.summary().decode()
     checkpoints.check_seal(tmp_path / "one")
     document, _ = read_evidence(tmp_path / "one" / FILE_NAME)
     assert document["outcome"] == "failed"
-    assert len(document["failures"]) == min(20, document["totals"]["mismatches"])
+    validator("evidence").validate(document)
+    assert len(document["failures"]) == len({one["sha256"] for one in document["failures"]}) == 20
+    assert 20 < sum(one["times"] for one in document["failures"]) < mismatches
     assert "text" not in document["failures"][0]
+
+
+def test_as_many_different_failures_are_kept_as_were_asked_for(tmp_path: Path) -> None:
+    prepared = prepare(tmp_path / "home")
+    values = [kept("value", subject=str(n), got="1", expected="2") for n in (1, 2, 1, 3, 2, 2, 4)]
+    results = {n: BlockResult(n, Counts(), OTHER, [value]) for n, value in enumerate(values)}
+    made = list(failure_documents(prepared.plan, results, prepared.subject, {}, 3))
+    assert [(document["subject"], document["times"]) for _, document in made] == [("1", 2), ("2", 3), ("3", 1)]
+    tally = Tally(prepared.subject, "words", 0)
+    for _ in range(30):
+        tally.check("number", "one", 1, 2)
+        tally.check("another way", "one", 1, 2)
+    tally.check("number", "two", 1, 2)
+    assert [(f["subject"], f["times"], f["what"]) for f in tally.failures] == [
+        ("one", 60, "number"),
+        ("two", 1, "number"),
+    ]
+    assert tally.counts.mismatches == 61
+
+
+def kept(what: str, **more: Any) -> dict[str, Any]:
+    """A failure as a tally keeps it."""
+    return {"suite": "words", "block": 0, "what": what, "times": 1, **more}
 
 
 def test_a_fault_is_incomplete_and_another_run_mends_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

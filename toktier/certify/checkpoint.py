@@ -180,6 +180,7 @@ def _is_failure(failure: Any) -> bool:
         all(isinstance(failure[name], str) for name in ("suite", "what", *words))
         and all(isinstance(failure[name], bool) for name in modes)
         and _is_number(failure["block"])
+        and _is_number(failure["times"])
     )
 
 

@@ -108,24 +108,23 @@ def make_evidence(
 
 
 def _named_failures(plan: Plan, results: Mapping[int, BlockResult]) -> list[dict[str, Any]]:
-    """The first failures in plan order, without their texts: a corpus need not be public."""
-    named: list[dict[str, Any]] = []
-    for index in sorted(results):
-        for failure in results[index].failures:
-            if len(named) == MAX_FAILURES:
-                return named
-            of_text = "text" in failure
-            subject = failure["text"] if of_text else failure["subject"]
-            named.append(
-                {
-                    "suite": failure["suite"],
-                    "block": failure["block"],
-                    "what": failure["what"],
-                    "of": "text" if of_text else "value",
-                    "sha256": hashlib.sha256(str(subject).encode("utf-8")).hexdigest(),
-                }
-            )
-    return named
+    """The first different failures in plan order, without their texts: a corpus need not be public."""
+    named: dict[tuple[str, str], dict[str, Any]] = {}
+    for failure in (failure for index in sorted(results) for failure in results[index].failures):
+        kind, subject = ("text", failure["text"]) if "text" in failure else ("value", failure["subject"])
+        digest = hashlib.sha256(str(subject).encode("utf-8")).hexdigest()
+        if (kind, digest) in named:
+            named[kind, digest]["times"] += failure["times"]
+        elif len(named) < MAX_FAILURES:
+            named[kind, digest] = {
+                "suite": failure["suite"],
+                "block": failure["block"],
+                "what": failure["what"],
+                "times": failure["times"],
+                "of": kind,
+                "sha256": digest,
+            }
+    return list(named.values())
 
 
 def environment_of(seconds: float, workers: int, runs: int) -> dict[str, Any]:

@@ -7,6 +7,7 @@ something that is no text is its name and both values; its replay runs the block
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 SCHEMA = "toktier.certify_failure"
 MAX_FAILURE_BYTES = 64 << 20
 WINDOW = 8  # ids shown on either side of the first difference
+MORE_SECONDS = 30.0  # for failures beyond as many as are kept, while those before came to the same texts
 MINIMISED_CODE_POINTS = 6_000_000  # encoded in the search for the shortest text: about 2 s of the reference
 
 
@@ -58,17 +60,42 @@ def comparison(subject: Subject, text: str, add_special_tokens: bool, plain: boo
 def failure_documents(
     plan: Plan, results: Mapping[int, BlockResult], subject: Subject, target: Mapping[str, Any], limit: int
 ) -> Iterable[tuple[str, dict[str, Any]]]:
-    """File names and documents of the first `limit` failures in plan order, minimised."""
-    left = limit
+    """File names and documents of the first `limit` different failures in plan order, minimised. Where many come to the
+    same shortest text, the search for others ends after MORE_SECONDS."""
+    found: list[tuple[str, dict[str, Any]]] = []
+    whole: dict[str, int] = {}
+    candidates: list[tuple[str, dict[str, Any]]] = []
     for index in sorted(results):
         for number, failure in enumerate(results[index].failures):
-            if left == 0:
-                return
-            left -= 1
-            yield (
-                f"{failure['suite']}-{failure['block']}-{number}.json",
-                failure_document(plan, failure, subject, target),
-            )
+            key = _whole_key(failure)
+            if key in whole:
+                candidates[whole[key]][1]["times"] += failure["times"]
+                continue
+            whole[key] = len(candidates)
+            candidates.append((f"{failure['suite']}-{failure['block']}-{number}.json", dict(failure)))
+    end = time.monotonic() + MORE_SECONDS
+    for number, (name, failure) in enumerate(candidates):
+        if len(found) >= limit or (number >= limit and time.monotonic() >= end):
+            break
+        found = distinct([*found, (name, failure_document(plan, failure, subject, target))])
+    return found
+
+
+def distinct(documents: Iterable[tuple[str, dict[str, Any]]]) -> list[tuple[str, dict[str, Any]]]:
+    """Each shortest text, or other subject, once, by its first document, with how often it was found."""
+    first: dict[tuple[str, ...], tuple[str, dict[str, Any]]] = {}
+    for name, document in documents:
+        key = ("text", *map(str, document["text"])) if "text" in document else ("value", document["subject"])
+        if key in first:
+            kept = first[key]
+            first[key] = (kept[0], {**kept[1], "times": kept[1]["times"] + document["times"]})
+        else:
+            first[key] = (name, document)
+    return list(first.values())
+
+
+def _whole_key(failure: Mapping[str, Any]) -> str:
+    return f"text {failure['text']}" if "text" in failure else f"value {failure['subject']}"
 
 
 def failure_document(
@@ -90,6 +117,7 @@ def failure_document(
         "suite": failure["suite"],
         "block": failure["block"],
         "what": failure["what"],
+        "times": failure["times"],
     }
     if "text" not in failure:
         return document | {
@@ -146,7 +174,12 @@ def _well_formed(document: Mapping[str, Any]) -> bool:
     try:
         named = all(isinstance(document[key], str) for key in ("plan", "backend", "engine", "level", "suite", "what"))
         sound = named and isinstance(document["artifact"]["sha256"], str) and isinstance(document["block"], int)
-        sound = sound and isinstance(document["seed"], int) and isinstance(document["target"], dict)
+        sound = (
+            sound
+            and isinstance(document["times"], int)
+            and isinstance(document["seed"], int)
+            and isinstance(document["target"], dict)
+        )
         if "text" in document:
             points = document["text"]
             sound = sound and all(isinstance(document[mode], bool) for mode in ("add_special_tokens", "plain"))

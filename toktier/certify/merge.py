@@ -14,7 +14,7 @@ from typing import Any
 from toktier.certify import checkpoint as checkpoints
 from toktier.certify.checkpoint import FAILURES, BlockResult, Checkpoint
 from toktier.certify.evidence import empty_corpora, environment_of, make_evidence, states_of
-from toktier.certify.failures import read_failure
+from toktier.certify.failures import distinct, read_failure
 from toktier.certify.outcome import judge
 from toktier.certify.plan import Shard, differences, installed_engine, installed_reference
 from toktier.certify.runner import MAX_FAILURES, Report, write_failures, write_reports
@@ -26,8 +26,8 @@ GAPS_SHOWN = 8
 
 
 def merge(directories: Sequence[Path], out: Path, max_failures: int = MAX_FAILURES) -> Report:
-    """Raises EvidenceInvalid for what is foreign, to the other parts or to this installation, edited or twice there, EvidenceIncomplete for gaps. `out` must be a
-    new or empty directory."""
+    """Raises EvidenceInvalid for what is foreign, to the other parts or to this installation, edited or twice there,
+    EvidenceIncomplete for gaps. `out` must be a new or empty directory."""
     if not directories:
         raise UsageError("no directory to merge: give those of all shards", remedy="toktier certify merge --help")
     parts = [checkpoints.read(directory) for directory in directories]
@@ -78,7 +78,7 @@ def _written(parts: Sequence[Checkpoint], results: dict[int, BlockResult], out: 
             )
     order = [suite.name for suite in first.plan.suites]
     documents.sort(key=lambda d: (order.index(d[1]["suite"]), d[1]["block"], d[0]))
-    failures = write_failures(out, documents[:max_failures])
+    failures = write_failures(out, distinct(documents)[:max_failures])
     report = Report(out, first.plan, Shard(), outcome, states, reasons, failures, evidence)
     write_reports(report)
     checkpoints.seal(out)

@@ -69,6 +69,7 @@ def failure_line(path: str, document: dict[str, Any]) -> str:
     """One failure for people: what, where, the code points, the first difference, and the line that repeats it."""
     again = f"`{repro(path)}`"
     where = f"{document['suite']} block {document['block']}: {document['what']}"
+    where += f", {document['times']:,} times" if document["times"] > 1 else ""
     if "text" not in document:
         return f"{where} of {document['subject']}: {document['got']} instead of {document['expected']}; {again}"
     points = [f"U+{point:04X}" for point in document["text"][:CODE_POINTS_SHOWN]]

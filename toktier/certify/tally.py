@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from toktier.certify.subject import Subject
 
-MAX_FAILURES = 20  # kept of one block; all are counted
+MAX_FAILURES = 20  # different ones kept of one block; all are counted
 WITH_SPECIALS_ONE_IN = 8  # texts that are also encoded with special tokens, by their digest
 
 
@@ -118,8 +118,13 @@ class Tally:
         return False
 
     def _keep(self, failure: dict[str, Any]) -> None:
-        if len(self.failures) < MAX_FAILURES:
-            self.failures.append({"suite": self.suite, "block": self.block, **failure})
+        """A text, or a subject, that differs in several ways is one failure: the first, and how often."""
+        key = "text" if "text" in failure else "subject"
+        same = next((kept for kept in self.failures if kept.get(key) == failure[key]), None)
+        if same is not None:
+            same["times"] += 1
+        elif len(self.failures) < MAX_FAILURES:
+            self.failures.append({"suite": self.suite, "block": self.block, "times": 1, **failure})
 
     def digest(self) -> str:
         """Hex digest of the block so far."""
