@@ -9,13 +9,18 @@ Not here: what the verbs measure or check; each calls a script or pytest.
 from __future__ import annotations
 
 import argparse
+import atexit
+import contextlib
 import fcntl
 import hashlib
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import sysconfig
+import tempfile
+import time
 import tomllib
 import venv
 from collections.abc import Iterable
@@ -36,6 +41,7 @@ CHECKED_GENERATORS = (
 )  # fmt: skip
 WHEEL_TIME = "315532800"  # 1980-01-01, the first that a zip archive can hold
 OLD_REFERENCE = "0.22.2"  # the oldest certified reference version; the newest is what pip resolves
+CORES = len(os.sched_getaffinity(0))
 
 
 def fail(sentence: str) -> None:
@@ -117,89 +123,139 @@ def site_packages(python_prefix: Path) -> Path:
     return Path(sysconfig.get_path("purelib", vars={"base": str(python_prefix), "platbase": str(python_prefix)}))
 
 
-def variant(name: str, *defines: str) -> dict[str, str]:
-    """A second build of the package, made with CMake `defines`, in build/NAME; returns the environment that imports it.
+class Job:
+    """A command beside others: its output is kept until it is waited for. It ends when this program exits."""
 
-    The interpreter must then run with -S -P, so that the editable install does not take precedence.
+    def __init__(self, what: str, *argv: str | Path, env: dict[str, str] | None = None) -> None:
+        self.what, self.argv = what, [str(a) for a in argv]
+        self._said, self._begun = tempfile.TemporaryFile(), time.monotonic()  # noqa: SIM115 - closed with the process
+        # A session of its own, so that what a compiler driver has started ends with it.
+        self.process = subprocess.Popen(
+            self.argv, cwd=ROOT, env=env, stdout=self._said, stderr=subprocess.STDOUT, start_new_session=True
+        )
+        atexit.register(self.stop)
+
+    def stop(self) -> None:
+        if self.process.poll() is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self.process.pid, signal.SIGTERM)
+
+    def wait(self) -> None:
+        """Prints what it said; a failure ends this program with its exit code."""
+        code = self.process.wait()
+        seconds = time.monotonic() - self._begun
+        print(f"+ ({self.what}, {seconds:.0f} s)", *self.argv, file=sys.stderr, flush=True)
+        self._said.seek(0)
+        sys.stderr.buffer.write(self._said.read())
+        sys.stderr.flush()
+        if code:
+            sys.exit(code)
+
+
+class Variant:
+    """A second build of the package, made with CMake options, in build/NAME. Its making begins at once, in the time
+    that nothing else wants (nice 19). The interpreter that imports it must run with -S -P, so that the editable install
+    does not take precedence.
     """
-    site = BUILD / name / "site"
-    shutil.rmtree(site, ignore_errors=True)
-    options = [f"--config-settings=cmake.define.{d}" for d in defines]
-    pip(
-        "install", "--no-build-isolation", "--no-deps", "--target", site, *options,
-        f"--config-settings=build-dir={BUILD / name / 'cmake'}", ROOT,
-    )  # fmt: skip
-    path = os.pathsep.join(str(p) for p in (site, ROOT, site_packages(VENV)))
-    # PYTHONSAFEPATH is -P for the children that tests start.
-    return {**os.environ, "PYTHONPATH": path, "PYTHONSAFEPATH": "1", "PYTHONDONTWRITEBYTECODE": "1"}
+
+    def __init__(self, name: str, *options: str) -> None:
+        self.site, self.tree = BUILD / name / "site", BUILD / name / "cmake"
+        shutil.rmtree(self.site, ignore_errors=True)
+        defines = [f"--config-settings=cmake.define.{option}" for option in options]
+        self._job = Job(
+            f"build {name}", "nice", "-n", "19", PYTHON, "-m", "pip", "--quiet", "--disable-pip-version-check",
+            "install", "--no-build-isolation", "--no-deps", "--target", self.site, *defines,
+            f"--config-settings=build-dir={self.tree}", ROOT,
+            env={**os.environ, "CMAKE_BUILD_PARALLEL_LEVEL": str(max(1, CORES // 2))},  # two of them are made at once
+        )  # fmt: skip
+
+    def wait(self) -> None:
+        self._job.wait()
+
+    def environment(self, *first: Path) -> dict[str, str]:
+        """What imports it, with the dependencies of `.venv` but for those in `first`."""
+        path = os.pathsep.join(str(p) for p in (self.site, ROOT, *first, site_packages(VENV)))
+        # PYTHONSAFEPATH is -P for the children that tests start.
+        return {**os.environ, "PYTHONPATH": path, "PYTHONSAFEPATH": "1", "PYTHONDONTWRITEBYTECODE": "1"}
 
 
-def sanitizer_libraries() -> str:
-    """What must be loaded before the interpreter: libasan, and libstdc++ so that it finds the exception functions."""
+def over_all_cores(marks: str, *arguments: str | Path, by: str = "loadfile") -> list[str | Path]:
+    """The command of pytest on a variant. Workers are interpreters of their own: they too must start with -S -P."""
+    spread = ("--dist", by, "--tx", f"{CORES}*popen//python={PYTHON} -S -P")
+    return [PYTHON, "-S", "-P", "-m", "pytest", "-q", *spread, "-m", marks, *arguments]
+
+
+def sanitized(variant: Variant) -> dict[str, str]:
+    """The environment of a build with AddressSanitizer and UndefinedBehaviorSanitizer."""
     compiler = os.environ.get("CXX") or shutil.which("g++") or "c++"
-    names = ("libasan.so", "libstdc++.so.6")
-    return " ".join(
-        subprocess.check_output([compiler, f"-print-file-name={name}"], text=True).strip() for name in names
-    )
-
-
-def test_sanitized() -> None:
-    """Native tests and the fuzz driver under AddressSanitizer and UndefinedBehaviorSanitizer."""
-    env = variant("sanitize", "TOKTIER_SANITIZE=ON")
-    env |= {
-        "LD_PRELOAD": sanitizer_libraries(),
+    # Loaded before the interpreter: libasan, and libstdc++ so that it finds the exception functions.
+    libraries = [
+        subprocess.check_output([compiler, f"-print-file-name={name}"], text=True).strip()
+        for name in ("libasan.so", "libstdc++.so.6")
+    ]
+    return variant.environment() | {
+        "LD_PRELOAD": " ".join(libraries),
         # The interpreter itself leaks by design; what we allocate is checked by the leak loops of tests/native.
         "ASAN_OPTIONS": "detect_leaks=0:abort_on_error=1:allocator_may_return_null=1",
         "UBSAN_OPTIONS": "print_stacktrace=1:halt_on_error=1",
     }
-    pytest = ("-S", "-P", "-m", "pytest", "-q", "-m", "not full and not unsanitized", "tests/native")
-    call(PYTHON, *pytest, env=env)
-    cmake = VENV / "bin" / "cmake"
-    tree = BUILD / "fuzz"
-    call(cmake, "-S", ROOT, "-B", tree, "-G", "Ninja", "-DTOKTIER_SANITIZE=ON", "-DTOKTIER_PYTHON=OFF",
-         f"-DCMAKE_MAKE_PROGRAM={VENV / 'bin' / 'ninja'}")  # fmt: skip
-    call(cmake, "--build", tree)
-    call(PYTHON, "tools/fuzz_program_reader.py", tree)
 
 
-def test_counted(env: dict[str, str]) -> None:
-    """The operation counters: nothing grows faster than the text."""
-    call(PYTHON, "-S", "-P", "-m", "pytest", "-q", "tests/counters", env=env)
+def old_reference() -> Path:
+    """A directory that holds the oldest certified reference, to come before the dependencies in `.venv`."""
+    site = BUILD / f"reference-{OLD_REFERENCE}"
+    if not site.exists():
+        pip("install", "--no-deps", "--target", site, f"tokenizers=={OLD_REFERENCE}")
+    return site
 
 
-def test_planted_faults() -> None:
-    """Certification finds every fault that a build with TOKTIER_FAULTS can plant in the engine."""
-    env = variant("faults", "TOKTIER_FAULTS=ON")
-    # Workers are interpreters of their own, which would find the editable install first without -S.
-    spread = ("--dist", "load", "--tx", f"{os.cpu_count() or 1}*popen//python={PYTHON} -S -P")
-    pytest = ("-m", "pytest", "-q", *spread, "-m", "not full", "tests/certify/test_planted_faults.py")
-    call(PYTHON, "-S", "-P", *pytest, env=env)
+class Publishers:
+    """The publishers' encoders, which bring many packages and stay out of `.venv`; fetched while other things run."""
+
+    def __init__(self) -> None:
+        extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+        self._stamp, self._wanted = BUILD / "publishers.sha256", digest_of(["pyproject.toml"])
+        self._site = BUILD / "publishers"
+        self._job: Job | None = None
+        if not (self._stamp.exists() and self._stamp.read_text() == self._wanted):
+            shutil.rmtree(self._site, ignore_errors=True)
+            install = ("-m", "pip", "--quiet", "--disable-pip-version-check", "install", "--target", self._site)
+            self._job = Job("fetch encoders", PYTHON, *install, *extras["conversion-test"])
+
+    def environment(self) -> dict[str, str]:
+        if self._job is not None:
+            self._job.wait()
+            self._stamp.write_text(self._wanted)
+        path = os.pathsep.join(part for part in (str(self._site), os.environ.get("PYTHONPATH")) if part)
+        return {**os.environ, "PYTHONPATH": path, "PUBLISHERS_ENCODERS": "required"}
 
 
-def test_old_reference(env: dict[str, str]) -> None:
-    """The suites that compare with the reference, under its oldest certified version, in an environment of its own."""
-    prefix = BUILD / f"venv-{OLD_REFERENCE}"
-    python = prefix / "bin" / "python"
-    if not python.exists():
-        venv.create(prefix, with_pip=True)
-        pip("install", f"tokenizers=={OLD_REFERENCE}", *requirements()[1], python=python)
-    site = env["PYTHONPATH"].split(os.pathsep)[0]
-    env = env | {"PYTHONPATH": os.pathsep.join([site, str(ROOT), str(site_packages(prefix))])}
-    call(python, "-S", "-P", "-m", "pytest", "-q", "-m", "not full", "tests/conformance", env=env)
-
-
-def test_publishers() -> None:
-    """Converted vocabularies against their publishers' encoders, which bring many packages and stay out of `.venv`."""
-    extra = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]["conversion-test"]
-    site, stamp = BUILD / "publishers", BUILD / "publishers.sha256"
-    wanted = digest_of(["pyproject.toml"])
-    if not (stamp.exists() and stamp.read_text() == wanted):
-        shutil.rmtree(site, ignore_errors=True)
-        pip("install", "--target", site, *extra)
-        stamp.write_text(wanted)
-    path = os.pathsep.join(part for part in (str(site), os.environ.get("PYTHONPATH")) if part)
-    env = {**os.environ, "PYTHONPATH": path, "PUBLISHERS_ENCODERS": "required"}
-    call(PYTHON, "-m", "pytest", "-q", "tests/conversion/test_published_vocabularies.py", env=env)
+def test_variants(counting: Variant, sanitizing: Variant, publishers: Publishers) -> None:
+    """What only other builds, another reference or the publishers' encoders can show."""
+    converted = publishers.environment()
+    counting.wait()
+    sanitizing.wait()
+    # Each of these is one process: together they fill the cores.
+    together = [
+        # The program reader, fuzzed under sanitizers.
+        Job("fuzz", PYTHON, "tools/fuzz_program_reader.py", sanitizing.tree),
+        # Converted vocabularies against their publishers' encoders.
+        Job("publishers", PYTHON, "-m", "pytest", "-q", "tests/conversion/test_published_vocabularies.py",
+            env=converted),
+        # The operation counters: nothing grows faster than the text.
+        Job("counters", PYTHON, "-S", "-P", "-m", "pytest", "-q", "tests/counters", env=counting.environment()),
+    ]  # fmt: skip
+    for job in together:
+        job.wait()
+    # The suites that compare with the reference, under its oldest certified version.
+    oldest = counting.environment(old_reference())
+    call(PYTHON, "-S", "-P", "-c", f"import tokenizers; assert tokenizers.__version__ == {OLD_REFERENCE!r}", env=oldest)
+    call(*over_all_cores("not full", "tests/conformance"), env=oldest)
+    # Native code under AddressSanitizer and UndefinedBehaviorSanitizer.
+    call(*over_all_cores("not full and not unsanitized", "tests/native"), env=sanitized(sanitizing))
+    # Certification finds every fault that can be planted in the engine.
+    faults = over_all_cores("not full", "tests/certify/test_planted_faults.py", by="load")
+    call(*faults, env=counting.environment())
 
 
 def do_run(_: argparse.Namespace) -> None:
@@ -210,16 +266,17 @@ def do_run(_: argparse.Namespace) -> None:
 def do_test(options: argparse.Namespace) -> None:
     install_editable()
     marks = {"fast": "not ci and not full", "ci": "not full", "full": ""}[options.tier]
+    if options.tier == "fast" or options.arguments:
+        spread = ("-n", "auto", "--dist", "loadfile") if options.tier != "fast" else ()
+        call(PYTHON, "-m", "pytest", "-q", *spread, "-m", marks, *options.arguments)
+        return
+    # Operation counts and planted faults do not touch each other, and share a build.
+    counting = Variant("instrumented", "TOKTIER_COUNTERS=ON", "TOKTIER_FAULTS=ON")
+    sanitizing = Variant("sanitize", "TOKTIER_SANITIZE=ON", "TOKTIER_PROGRAMS=ON")
+    publishers = Publishers()
     # Over all cores, whole files to one worker: fixtures of a module are made once.
-    spread = ("-n", "auto", "--dist", "loadfile") if options.tier != "fast" else ()
-    call(PYTHON, "-m", "pytest", "-q", *spread, "-m", marks, *options.arguments)
-    if options.tier != "fast" and not options.arguments:
-        test_publishers()
-        counted = variant("counters", "TOKTIER_COUNTERS=ON")
-        test_counted(counted)
-        test_old_reference(counted)
-        test_sanitized()
-        test_planted_faults()
+    call(PYTHON, "-m", "pytest", "-q", "-n", str(CORES), "--dist", "loadfile", "-m", marks)
+    test_variants(counting, sanitizing, publishers)
 
 
 def do_lint(_: argparse.Namespace) -> None:
@@ -235,11 +292,8 @@ def do_lint(_: argparse.Namespace) -> None:
 def do_recertify(options: argparse.Namespace) -> None:
     """Evidence for the engine of this checkout beside both certified reference versions, then what is made from it."""
     install_editable()
-    old = BUILD / f"reference-{OLD_REFERENCE}"
-    if not old.exists():
-        pip("install", "--no-deps", "--target", old, f"tokenizers=={OLD_REFERENCE}")
     failed = False
-    for place in ([], [str(old)]):
+    for place in ([], [str(old_reference())]):
         path = os.pathsep.join([*place, *filter(None, [os.environ.get("PYTHONPATH")])])
         names = [argument for name in options.only or () for argument in ("--only", name)]
         line = [PYTHON, "tools/recertify.py", "--level", options.level, *names]
