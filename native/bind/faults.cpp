@@ -1,4 +1,4 @@
-// `_native.set_fault`, in a build with TOKTIER_FAULTS only: plants one of the faults of engine/faults.def, "" for none.
+// `_native.set_fault`, in a build with TOKTIER_FAULTS only: plants one of the faults of faults/faults.def, "" for none.
 #include "bind/bind.h"
 #include "engine/faults.h"
 

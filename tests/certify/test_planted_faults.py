@@ -1,4 +1,4 @@
-"""Every fault of native/engine/faults.def is found by certification at its quick level, and only because it is there.
+"""Every fault of native/faults/faults.def is found by certification at its quick level, and only because it is there.
 
 Runs in a build with -DTOKTIER_FAULTS=ON (`dev.py test --tier ci` makes one); the ordinary build has no faults to plant.
 The published tokenizer of every day, qwen3, is tried in the full tier. Which suites find what is recorded in
@@ -7,6 +7,7 @@ docs/certification-faults.md.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,6 +16,7 @@ import pytest
 from tests.support.planted import KINDS, Bench, listed, ordered, places
 from toktier import _native
 from toktier.certify.suites import SUITES
+from toktier.program.engine_identity import identity_document
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCUMENT = ROOT / "docs" / "certification-faults.md"
@@ -74,11 +76,20 @@ def test_an_unknown_fault_is_refused() -> None:
 def test_the_table_is_sound() -> None:
     names = [name for name, _, _ in listed()]
     assert len(names) == len(set(names)) >= 30
-    assert len(names) == (ROOT / "native" / "engine" / "faults.def").read_text().count("TOKTIER_FAULT_ROW(")
+    assert len(names) == (ROOT / "native" / "faults" / "faults.def").read_text().count("TOKTIER_FAULT_ROW(")
     for name, kinds, meaning in listed():
         assert set(kinds.split()) <= KINDS.keys(), name
         assert meaning
         assert places(name), f"{name} is planted nowhere"
+
+
+def test_the_list_of_faults_is_no_part_of_the_engine() -> None:
+    """Another fault, or other words for one, outdate no evidence; and no ordinary build reads what the identity lacks."""
+    assert not [name for name in identity_document(ROOT) if "native/faults" in name or name.endswith(".def")]
+    outside = re.compile(r'#include "(?:[./]*)?faults/')
+    for path in sorted((ROOT / "native" / "engine").iterdir()):
+        planting = re.findall(r"#ifdef TOKTIER_FAULTS\n(.*?)#else", path.read_text("utf-8"), re.DOTALL)
+        assert len(outside.findall(path.read_text("utf-8"))) == sum(len(outside.findall(part)) for part in planting)
 
 
 def test_the_document_names_every_fault_and_who_finds_it() -> None:

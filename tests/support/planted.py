@@ -1,4 +1,4 @@
-"""Planting the faults of native/engine/faults.def in a build with TOKTIER_FAULTS, and finding them by certification.
+"""Planting the faults of native/faults/faults.def in a build with TOKTIER_FAULTS, and finding them by certification.
 
 `python -S -P -m tests.support.planted KIND...` in such a build prints the first suite that finds each fault, cheap
 suites first: the last column of docs/certification-faults.md.
@@ -27,7 +27,7 @@ from toktier.certify.tally import Tally
 
 SEED = 1
 MINI = ROOT / "tables" / "artifacts" / "toktier_mini" / "tokenizer.json"
-FAULTS_FILE = ROOT / "native" / "engine" / "faults.def"
+FAULTS_FILE = ROOT / "native" / "faults" / "faults.def"
 CHEAP = (
     "cases", "automaton", "classes", "added", "scanner", "normalization", "decoding", "vocabulary", "fuzz",
     "code-points",
@@ -184,9 +184,12 @@ def listed() -> list[tuple[str, str, str]]:
 
 
 def places(name: str) -> list[str]:
-    """Files of the engine in which a fault is planted."""
+    """Files, of the engine or beside the list, in which a fault is planted."""
     mark = f"TOKTIER_FAULT({name})"
-    return [path.name for path in sorted(FAULTS_FILE.parent.glob("*.[ch]*")) if mark in path.read_text()]
+    sources = [
+        path for part in (FAULTS_FILE.parent, ROOT / "native" / "engine") for path in sorted(part.glob("*.[ch]*"))
+    ]
+    return [path.name for path in sources if mark in path.read_text()]
 
 
 def main(kinds: Sequence[str]) -> None:

@@ -1,15 +1,13 @@
-// The planted fault of the process, and what the faults in tables change; empty in an ordinary build. Changed tables are
-// copies that stay until the process ends: only tests open such programs.
-#include "faults.h"
-
-#ifdef TOKTIER_FAULTS
+// The planted fault of the process, and what the faults in tables change; compiled with TOKTIER_FAULTS only. Changed tables
+// are copies that stay until the process ends: only tests open such programs.
 #include <algorithm>
 #include <deque>
 #include <iterator>
 #include <string_view>
 #include <vector>
 
-#include "program.h"
+#include "engine/faults.h"
+#include "engine/program.h"
 
 namespace toktier {
 
@@ -158,4 +156,3 @@ void plant_in_tables(Program& p) {
 }
 
 }  // namespace toktier
-#endif
