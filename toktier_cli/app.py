@@ -27,6 +27,7 @@ VERBS: dict[str, tuple[str, str, str]] = {
     "artifacts": ("toktier_cli.app", "ARTIFACTS", "Bring, check and remove pinned tokenizers"),
     "certify": ("toktier_cli.app", "CERTIFY", "Compare a backend with the reference and write evidence"),
     "inspect": ("toktier_cli.verbs.inspect", "inspect", "What is pinned, or what a tokenizer.json is"),
+    "bench": ("toktier_cli.verbs.bench", "bench", "Speed on this machine, beside the reference"),
     "doctor": ("toktier_cli.verbs.doctor", "doctor", "What will run here, and why not faster"),
     "config": ("toktier_cli.app", "CONFIG", "Settings and where they come from"),
     "schema": ("toktier_cli.verbs.schema", "schema", "JSON Schemas of the documents that --json prints"),

@@ -34,6 +34,10 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
         ("toktier doctor", "what will run here, and why not faster"),
         ("toktier doctor --family qwen3_8b --json", "for a ticket"),
     ),
+    "bench": (
+        ("toktier bench", "this machine's numbers for a small tokenizer that the package brings"),
+        ("toktier bench --family qwen3_8b --input book.txt --peers", "your tokenizer on your text, beside every engine here"),
+    ),
     "artifacts list": (
         ("toktier artifacts list", "what is in the cache"),
         ("toktier artifacts list --available", "every pinned family"),

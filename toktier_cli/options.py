@@ -51,14 +51,17 @@ _TOKENIZER: tuple[tuple[str, Any, Any], ...] = (
 Load = Callable[[], "Tokenizer"]
 
 
-def encodes(verb: Callable[..., Result]) -> Callable[..., Result]:
-    """Adds these options to a verb, which gets them as its argument `load`: a call that gives the tokenizer."""
+def encodes(verb: Callable[..., Result], *, family: str | None = None) -> Callable[..., Result]:
+    """Adds these options to a verb, which gets them as its argument `load`: a call that gives the tokenizer. `family`:
+    the one that is meant where none and no file is named."""
     own = inspect.signature(verb, eval_str=True)
 
     @functools.wraps(verb)
     def whole(**given: Any) -> Result:
         chosen = {name: given.pop(name) for name, _, _ in _TOKENIZER}
         no_fallback = chosen.pop("no_tokenizer_fallback")
+        if chosen["family"] is None and chosen["file"] is None:
+            chosen["family"] = family
         return verb(load=lambda: load_tokenizer(given["ctx"].obj, no_fallback=no_fallback, **chosen), **given)
 
     kept = [parameter for parameter in own.parameters.values() if parameter.name != "load"]

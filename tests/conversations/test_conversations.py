@@ -28,6 +28,9 @@ MINI = resources.tables_dir() / "artifacts" / "toktier_mini" / "tokenizer.json"
 REPLACED = (
     (re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ"), "<time>"),
     (re.compile(r'"duration_ms": \d+'), '"duration_ms": <number>'),
+    (re.compile(r'"processor": ("[^"]*"|null)'), '"processor": <name>'),
+    (re.compile(r'"(load_ms|best|median)": [0-9.]+'), r'"\1": <number>'),
+    (re.compile(r'"name": "tokenizers", "version": "[^"]*"'), '"name": "tokenizers", "version": "<version>"'),
     (re.compile(r'"compiler": "[0-9a-f]{64}"'), '"compiler": "<digest>"'),
     (re.compile(r'"engine_identity": "[0-9a-f]{64}"'), '"engine_identity": "<digest>"'),
     (re.compile(r'"evidence": "[0-9a-f]{64}"'), '"evidence": "<digest>"'),

@@ -236,7 +236,9 @@ def _ranks_of(document: dict[str, Any]) -> tuple[str, dict[bytes, int], dict[str
     levels = [stage for stage in stages if stage.get("type") == "ByteLevel"]
     if len(splits) != 1 or len(levels) != 1 or len(stages) != 2 or levels[0].get("add_prefix_space"):
         raise Refused("tiktoken has one split pattern, this file has another kind of pre-tokenizer")
-    if splits[0].get("behavior") != "Isolated" or "Regex" not in splits[0]["pattern"]:
+    # tiktoken's pieces are the matches, which both spellings mean where the pattern leaves nothing between them.
+    kept = (splits[0].get("behavior"), bool(splits[0].get("invert")))
+    if kept not in (("Isolated", False), ("Removed", True)) or "Regex" not in splits[0]["pattern"]:
         raise Refused("tiktoken has one split pattern, this file has another kind of split")
     vocabulary: dict[str, int] = model["vocab"]
     added = {token["content"]: token["id"] for token in document.get("added_tokens", ())}
