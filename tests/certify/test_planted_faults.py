@@ -84,7 +84,7 @@ def test_the_table_is_sound() -> None:
 
 
 def test_the_list_of_faults_is_no_part_of_the_engine() -> None:
-    """Another fault, or other words for one, outdate no evidence; and no ordinary build reads what the identity lacks."""
+    """To edit it outdates no evidence, and no ordinary build reads what the identity does not cover."""
     assert not [name for name in identity_document(ROOT) if "native/faults" in name or name.endswith(".def")]
     outside = re.compile(r'#include "(?:[./]*)?faults/')
     for path in sorted((ROOT / "native" / "engine").iterdir()):

@@ -18,6 +18,7 @@ from toktier.certify import corpora
 from toktier.certify.conversations import render
 from toktier.certify.corpora import BlockReader, Corpus, read_corpora, read_corpus
 from toktier.certify.levels import Level
+from toktier.certify.plan import make_plan
 from toktier.certify.subject import Subject
 from toktier.certify.suites.corpus import CorpusSuite
 from toktier.errors import EvidenceIncomplete, ExitCode
@@ -49,12 +50,22 @@ def directory(tmp_path: Path) -> Path:
     return root
 
 
-def test_every_form_is_read_in_order(directory: Path) -> None:
+def digest_of(*texts: str) -> bytes:
+    """Of a file of these documents."""
+    return hashlib.sha256(b"".join(hashlib.sha256(text.encode()).digest() for text in texts)).digest()
+
+
+def test_every_form_is_read_and_each_file_in_its_order(directory: Path) -> None:
     corpus = read_corpus(directory)
     messages = (("user", "hi"), ("assistant", "yes"))
-    expected = ["a text\nof two lines", "one", "two", messages, messages, "six"]
-    expected += [*(f"seven {n} ü" for n in range(500)), "whole"]
-    assert list(all_documents(corpus)) == expected
+    files: list[list[Any]] = [["a text\nof two lines"], ["one", "two", messages, messages, "six"]]
+    files += [[f"seven {n} ü" for n in range(500)], ["whole"]]
+    expected = [document for file in files for document in file]
+    found = list(all_documents(corpus))
+    assert sorted(map(repr, found)) == sorted(map(repr, expected))
+    for file in files:
+        begin = found.index(file[0])
+        assert found[begin : begin + len(file)] == file
     assert (corpus.name, corpus.documents, dict(corpus.skipped)) == ("corpus", len(expected), {})
     texts = [document for document in expected if isinstance(document, str)]
     assert corpus.utf8_bytes == sum(len(text.encode()) for text in texts) + 2 * len("hiyes")
@@ -64,8 +75,36 @@ def test_the_digest_is_over_the_digests_of_the_documents(tmp_path: Path) -> None
     plain, packed = tmp_path / "x.jsonl", tmp_path / "y.jsonl.zst"
     plain.write_bytes(jsonl("one", "zwölf", ""))
     packed.write_bytes(zstandard.compress(jsonl({"text": "one"}, "zwölf")) + zstandard.compress(jsonl("")))
-    digests = b"".join(hashlib.sha256(text.encode()).digest() for text in ("one", "zwölf", ""))
-    assert read_corpus(plain).sha256 == read_corpus(packed).sha256 == hashlib.sha256(digests).hexdigest()
+    file = digest_of("one", "zwölf", "")
+    assert read_corpus(plain).sha256 == read_corpus(packed).sha256 == hashlib.sha256(file).hexdigest()
+    (tmp_path / "z.txt").write_text("more", encoding="utf-8")
+    packed.unlink()
+    both = b"".join(sorted((file, digest_of("more"))))
+    assert read_corpus(tmp_path).sha256 == hashlib.sha256(both).hexdigest()
+
+
+def test_names_and_places_decide_nothing(directory: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two hosts with the same files, elsewhere and under other names, derive the same numbers and the same plan."""
+    monkeypatch.setattr(corpora, "BLOCK_BYTES", 3000)
+    (directory / "deeper" / "bad.txt").write_bytes(b"abc\xffdef")
+    other = tmp_path / "other" / "place"
+    other.mkdir(parents=True)
+    names = {".txt": "Z", ".jsonl": "9", ".zst": "a"}
+    files = sorted(path for path in directory.rglob("[!.]*") if path.is_file())
+    for number, path in enumerate(reversed(files)):
+        suffix = "".join(path.suffixes)
+        (other / f"{names[path.suffix]}{number}{suffix}").write_bytes(path.read_bytes())
+    one, two = read_corpus(directory), read_corpus(other)
+    assert len(one.blocks) > 3
+    assert (one.sha256, one.blocks, one.skipped_places) == (two.sha256, two.blocks, two.skipped_places)
+    assert list(all_documents(one)) == list(all_documents(two))
+    subjects = [Subject(BASE, corpora=(place,)) for place in (directory, other)]
+    plans = [make_plan(subject, (SUITE,), Level.QUICK, 0, "x").plan for subject in subjects]
+    assert plans[0].digest == plans[1].digest
+    runs = [run_suite(SUITE, subject) for subject in subjects]
+    assert runs[0].digests == runs[1].digests
+    (next(other.glob("Z*.txt"))).write_bytes(b"another text")
+    assert read_corpus(other).sha256 != one.sha256
 
 
 @pytest.mark.parametrize("suffix", [".jsonl", ".jsonl.zst"])
@@ -125,12 +164,13 @@ def test_what_is_no_document_is_skipped_and_named(tmp_path: Path, monkeypatch: p
     (root / "lines.jsonl").write_bytes(b"".join(good) + b'"' + b"l" * 9000 + b'"\n' + b'"last"')
     corpus = read_corpus(root)
     assert list(all_documents(corpus)) == ["x", "last"]
+    nothing, lines = hashlib.sha256().hexdigest()[:12], digest_of("x", "last").hex()[:12]
     assert dict(corpus.skipped) == {"longer than 16 MiB": 3, "no text": 1, "not JSON": 1, "not UTF-8": 3}
-    assert "bad.txt:3" in corpus.skipped_places
-    assert "lines.jsonl:25" in corpus.skipped_places  # the byte itself
+    assert f"{nothing}:3" in corpus.skipped_places
+    assert f"{lines}:25" in corpus.skipped_places  # the byte itself
     facts = SUITE.plan(Subject(BASE, corpora=(root,)), Level.QUICK, 1).facts
     assert facts["skipped"] == 8
-    assert facts["skipped_by_reason"] == {"c": dict(corpus.skipped)}
+    assert facts["skipped_by_reason"] == {corpus.sha256[:12]: dict(corpus.skipped)}
     assert facts["skipped_places"] == list(corpus.skipped_places)
 
 

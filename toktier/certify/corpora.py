@@ -5,6 +5,10 @@ messages), either inside zstd, or a directory of these, hidden files aside. Read
 the places where blocks of documents begin; a block is then read from its place. A compressed file has no places to jump
 to: whoever asks for blocks in ascending order unpacks it once, without keeping it.
 
+Names and places decide nothing: the files of a directory are taken in the order of the digests of their documents, so
+that the same files in another directory, under other names, are the same corpus with the same blocks. Only the ending
+of a name says how a file is read.
+
 A document that is no text, or longer than MAX_DOCUMENT_BYTES, is skipped, counted by reason and named by file and byte.
 Documents are never cut. Not here: what is compared (`suites/corpus`).
 """
@@ -13,6 +17,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import itertools
 import json
 import os
 from collections import Counter
@@ -52,20 +57,26 @@ Document = str | Messages
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
-    """`documents` documents from byte `offset` (unpacked) of a file on, over its end where need be. `sha256` (hex) is
-    over their digests."""
+class Stretch:
+    """`documents` documents from byte `offset` (unpacked) of a file on. `sha256` (hex) is over their digests, `size`
+    what they fill of a block."""
 
-    file: int
     offset: int
     documents: int
     sha256: str
+    size: int
+
+
+Block = tuple[tuple[int, Stretch], ...]
+"""Stretches, each with the number of its file: what is read together."""
 
 
 @dataclass(frozen=True)
 class Corpus:
-    """`sha256` (hex) is over the digests of all documents in order: of the UTF-8 of a text, of the canonical JSON of
-    messages. `utf8_bytes`: of texts and of contents of messages. `skipped_places`: file and byte of the first ones."""
+    """`sha256` (hex) is over the digests of its files in ascending order, and that of a file is over the digests of its
+    documents: of the UTF-8 of a text, of the canonical JSON of messages. `files` are in that order. `utf8_bytes`: of
+    texts and of contents of messages. `skipped_places`: the first ones, by digest of the file (12 digits) and byte.
+    `name` is for people, and in nothing that has a digest."""
 
     name: str
     sha256: str
@@ -79,43 +90,74 @@ class Corpus:
 
 def read_corpus(path: Path, name: str | None = None) -> Corpus:
     """Reads all of it once. Raises EvidenceIncomplete where it is missing or cannot be read to its end."""
-    files = tuple(_files(path))
-    root = path if path.is_dir() else path.parent
-    whole, part = hashlib.sha256(), hashlib.sha256()
-    blocks: list[Block] = []
+    files = sorted(map(_read_file, _files(path)), key=lambda file: (file.sha256, file.places))
     skipped: Counter[str] = Counter()
-    places: list[str] = []
-    documents = utf8_bytes = 0
-    begin, held, held_bytes = (0, 0), 0, 0
-    for file, source in enumerate(files):
-        for offset, item in _items(source, 0, None):
-            if isinstance(item, _Skip):
-                skipped[item.reason.value] += 1
-                if len(places) < MAX_PLACES:
-                    places.append(f"{shown(source.relative_to(root).as_posix(), 120)}:{item.offset}")
-                continue
-            if not held:
-                begin = (file, offset)
-            digest, size = _measured(item)
-            whole.update(digest)
-            part.update(digest)
-            documents, utf8_bytes = documents + 1, utf8_bytes + size
-            held, held_bytes = held + 1, held_bytes + size + 64  # empty documents fill a block too
-            if held_bytes >= BLOCK_BYTES:
-                blocks.append(Block(*begin, held, part.hexdigest()))
-                part, held, held_bytes = hashlib.sha256(), 0, 0
-    if held:
-        blocks.append(Block(*begin, held, part.hexdigest()))
+    for file in files:
+        skipped.update(file.skipped)
+    places = [f"{file.sha256[:12]}:{place}" for file in files for place in file.places]
     return Corpus(
         name or shown(path.resolve().name),
-        whole.hexdigest(),
-        documents,
-        utf8_bytes,
-        files,
-        tuple(blocks),
+        hashlib.sha256(b"".join(bytes.fromhex(file.sha256) for file in files)).hexdigest(),
+        sum(stretch.documents for file in files for stretch in file.stretches),
+        sum(file.utf8_bytes for file in files),
+        tuple(file.path for file in files),
+        tuple(_blocks(files)),
         dict(sorted(skipped.items())),
-        tuple(places),
+        tuple(places[:MAX_PLACES]),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _File:
+    """What one pass over a file gives. `places`: bytes of the first skipped documents."""
+
+    path: Path
+    sha256: str
+    utf8_bytes: int
+    stretches: tuple[Stretch, ...]
+    skipped: Counter[str]
+    places: tuple[int, ...]
+
+
+def _read_file(source: Path) -> _File:
+    whole, part = hashlib.sha256(), hashlib.sha256()
+    stretches: list[Stretch] = []
+    skipped: Counter[str] = Counter()
+    places: list[int] = []
+    utf8_bytes = begin = held = held_bytes = 0
+    for offset, item in _items(source, 0, None):
+        if isinstance(item, _Skip):
+            skipped[item.reason.value] += 1
+            if len(places) < MAX_PLACES:
+                places.append(item.offset)
+            continue
+        if not held:
+            begin = offset
+        digest, size = _measured(item)
+        whole.update(digest)
+        part.update(digest)
+        utf8_bytes += size
+        held, held_bytes = held + 1, held_bytes + size + 64  # empty documents fill a block too
+        if held_bytes >= BLOCK_BYTES:
+            stretches.append(Stretch(begin, held, part.hexdigest(), held_bytes))
+            part, held, held_bytes = hashlib.sha256(), 0, 0
+    if held:
+        stretches.append(Stretch(begin, held, part.hexdigest(), held_bytes))
+    return _File(source, whole.hexdigest(), utf8_bytes, tuple(stretches), skipped, tuple(places))
+
+
+def _blocks(files: Sequence[_File]) -> Iterator[Block]:
+    """Stretches in order, so many that they fill a block: small files go together."""
+    held, size = list[tuple[int, Stretch]](), 0
+    stretches = [(number, stretch) for number, file in enumerate(files) for stretch in file.stretches]
+    for number, stretch in stretches:
+        held.append((number, stretch))
+        size += stretch.size
+        if size >= BLOCK_BYTES:
+            yield tuple(held)
+            held, size = [], 0
+    if held:
+        yield tuple(held)
 
 
 def read_corpora(paths: Sequence[Path]) -> tuple[Corpus, ...]:
@@ -140,34 +182,29 @@ class BlockReader:
 
     def documents(self, number: int) -> list[Document]:
         """Documents of block `number`. Raises EvidenceIncomplete when they are not those of the plan."""
-        block = self._corpus.blocks[number]
         if self._pid != os.getpid():
             self._pid, self._open = os.getpid(), {}
         found: list[Document] = []
-        digest = hashlib.sha256()
-        offset = block.offset
-        for file in range(block.file, len(self._corpus.files)):
-            source = self._corpus.files[file]
-            stream = self._open.get(file)
-            if stream is None or not stream.reaches(offset):
-                stream = _Stream(source)
-            self._open = {file: stream}
-            for _, item in _items(source, offset, stream):
-                if not isinstance(item, _Skip):
-                    found.append(item)
-                    digest.update(_measured(item)[0])
-                    if len(found) == block.documents:
-                        break
-            if len(found) == block.documents:
-                break
-            offset = 0
-        if digest.hexdigest() != block.sha256:
-            raise EvidenceIncomplete(
-                f"corpus {shown(self._corpus.name)} is not what it was when the run was planned",
-                details={"corpus": self._corpus.name, "block": number},
-                remedy="leave the files as they are while a run goes on, and plan anew",
-            )
+        for file, stretch in self._corpus.blocks[number]:
+            documents = self._stretch(file, stretch)
+            digests = b"".join(_measured(document)[0] for document in documents)
+            if hashlib.sha256(digests).hexdigest() != stretch.sha256:
+                raise EvidenceIncomplete(
+                    f"corpus {shown(self._corpus.name)} is not what it was when the run was planned",
+                    details={"corpus": self._corpus.name, "block": number},
+                    remedy="leave the files as they are while a run goes on, and plan anew",
+                )
+            found += documents
         return found
+
+    def _stretch(self, file: int, stretch: Stretch) -> list[Document]:
+        source = self._corpus.files[file]
+        stream = self._open.get(file)
+        if stream is None or not stream.reaches(stretch.offset):
+            stream = _Stream(source)
+        self._open = {file: stream}
+        documents = (item for _, item in _items(source, stretch.offset, stream) if not isinstance(item, _Skip))
+        return list(itertools.islice(documents, stretch.documents))
 
 
 @dataclass(frozen=True, slots=True)

@@ -64,7 +64,7 @@ def states_of(
 
 
 def empty_corpora(plan: Plan) -> list[str]:
-    return [c["name"] for c in plan.document["corpora"] if not c["documents"] or not c["utf8_bytes"]]
+    return [c["sha256"][:12] for c in plan.document["corpora"] if not c["documents"] or not c["utf8_bytes"]]
 
 
 def make_evidence(

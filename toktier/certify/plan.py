@@ -45,9 +45,9 @@ class PlannedSuite:
 
 @dataclass(frozen=True, slots=True)
 class CorpusRecord:
-    """What a plan says of a corpus: never a text of it. `sha256` is over the digests of its documents."""
+    """What a plan says of a corpus: never a text of it, nor what anyone calls it. `sha256` is over the digests of its
+    files, which are over those of their documents."""
 
-    name: str
     sha256: str
     documents: int
     utf8_bytes: int
@@ -181,7 +181,7 @@ def make_plan(
 
 
 def _corpora(subject: Subject) -> list[CorpusRecord]:
-    return [CorpusRecord(c.name, c.sha256, c.documents, c.utf8_bytes) for c in subject.read_corpora]
+    return [CorpusRecord(c.sha256, c.documents, c.utf8_bytes) for c in subject.read_corpora]
 
 
 def read_plan(document: Any, where: str) -> Plan:

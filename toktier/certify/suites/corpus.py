@@ -1,7 +1,8 @@
 """Documents of the corpora that were given: ids and offsets; plain mode of chat messages and of one text in eight.
 
-Chat messages are rendered with the tokenizer's own added tokens. Evidence holds digests and sizes, never a text; a
-failure document does hold the shortest text that differs. Not here: reading (`corpora`).
+Nothing here depends on names of files and directories. Chat messages are rendered with the tokenizer's own added
+tokens. Evidence holds digests and sizes, never a text; a failure document does hold the shortest text that differs.
+Not here: reading (`corpora`).
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ class CorpusSuite(Suite):
         "every document of the corpora that were given, whole: ids and offsets; special tokens as plain text in chat"
         " messages and in one text of eight"
     )
+    version = 2
 
     def plan(self, subject: Subject, level: Level, seed: int) -> SuitePlan:
         corpora = subject.read_corpora
@@ -38,7 +40,7 @@ class CorpusSuite(Suite):
             "utf8_bytes": sum(corpus.utf8_bytes for corpus in corpora),
             "skipped": sum(sum(corpus.skipped.values()) for corpus in corpora),
         }
-        reasons = {corpus.name: dict(corpus.skipped) for corpus in corpora if corpus.skipped}
+        reasons = {corpus.sha256[:12]: dict(corpus.skipped) for corpus in corpora if corpus.skipped}
         if reasons:
             facts["skipped_by_reason"] = reasons
             facts["skipped_places"] = [place for corpus in corpora for place in corpus.skipped_places]
