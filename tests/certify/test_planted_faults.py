@@ -87,9 +87,9 @@ def test_the_list_of_faults_is_no_part_of_the_engine() -> None:
     """To edit it outdates no evidence, and no ordinary build reads what the identity does not cover."""
     assert not [name for name in identity_document(ROOT) if "native/faults" in name or name.endswith(".def")]
     outside = re.compile(r'#include "(?:[./]*)?faults/')
-    for path in sorted((ROOT / "native" / "engine").iterdir()):
-        planting = re.findall(r"#ifdef TOKTIER_FAULTS\n(.*?)#else", path.read_text("utf-8"), re.DOTALL)
-        assert len(outside.findall(path.read_text("utf-8"))) == sum(len(outside.findall(part)) for part in planting)
+    for text in (path.read_text("utf-8") for path in sorted((ROOT / "native" / "engine").rglob("*.[ch]*"))):
+        planting = re.findall(r"#ifdef TOKTIER_FAULTS\n(.*?)#else", text, re.DOTALL)
+        assert len(outside.findall(text)) == sum(len(outside.findall(part)) for part in planting)
 
 
 def test_the_document_names_every_fault_and_who_finds_it() -> None:
