@@ -31,6 +31,9 @@ class SlowProgram:
 
     def __init__(self, image: bytes) -> None:
         self.file: ProgramFile = read_program(image)
+        # Of this program alone, and gone with it: a cache of the class would keep every program that a run has made.
+        for method in ("_words", "_trie", "_records", "_compositions"):
+            setattr(self, method, cache(getattr(self, method)))
         self.conf = self._words("CONF")
         self.flags = Flag(self.conf[Conf.FLAGS])
         n = self.conf[Conf.N_IDS]
@@ -47,12 +50,10 @@ class SlowProgram:
         }
         self.white = self._trie("CHR")
 
-    @cache  # noqa: B019 - programs of tests are few and short-lived
     def _words(self, tag: str) -> tuple[int, ...]:
         data = self.file.section(tag)
         return struct.unpack(f"<{len(data) // 4}I", data)
 
-    @cache  # noqa: B019
     def _trie(self, prefix: str) -> Callable[[int], int]:
         stage1 = self.file.section(f"{prefix}1")
         first = struct.unpack(f"<{len(stage1) // 2}H", stage1)
@@ -127,7 +128,6 @@ class SlowProgram:
 
     # normalizer
 
-    @cache  # noqa: B019
     def _records(self, tag: str, target: str) -> dict[int, tuple[int, ...]]:
         rows, targets = self._words(tag), self._words(target)
         keys = [rows[i] for i in range(0, len(rows), 3)]
@@ -160,7 +160,6 @@ class SlowProgram:
                     text = text[:-1]
         return text
 
-    @cache  # noqa: B019
     def _compositions(self) -> dict[tuple[int, int], int]:
         words = self._words("NCMP")
         rows = [words[i : i + 3] for i in range(0, len(words), 3)]
