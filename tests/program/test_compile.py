@@ -118,8 +118,9 @@ def test_published_figures_of_real_artifacts(artifacts: Artifacts) -> None:
         assert meta["boundary"]["digest"] == digests[name], other
 
 
-@pytest.mark.ci
+@pytest.mark.full
 def test_every_real_and_derived_artifact_compiles_or_is_refused_as_stated(artifacts: Artifacts) -> None:
+    """In CI tests/conformance/test_cases.py holds the same, with programs that are compiled once for all its tests."""
     outcomes = {}
     for name in artifacts.names + artifacts.derived_names:
         try:

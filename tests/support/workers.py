@@ -26,8 +26,11 @@ LONG_FILES = (
     "tests/laws/test_random_tokenizers_laws.py",
     "tests/packaging/test_wheel.py",
     "tests/artifacts/test_many_writers.py",
+    "tests/program/test_compile.py",
     "tests/program/test_unicode.py",
     "tests/program/test_coverage.py",
+    "tests/attacks/test_hostile_tokenizer_json.py",
+    "tests/native/test_engine_added_tokens.py",
     "tests/native/test_bpe_tables.py",
     "tests/certify/test_runner.py",
 )
