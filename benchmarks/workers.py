@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import select
 import subprocess
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 
 from engines import Places
 
+ANSWER_SECONDS = 300  # a pass of the slowest engine takes seconds, one that is quadratic in a long piece minutes
 SCRIPT = Path(__file__).with_name("worker.py")
 
 
@@ -59,6 +61,10 @@ class Worker:
 
     def receive(self) -> dict[str, Any]:
         assert self._process.stdout is not None
+        # One answer for each question, so nothing of an earlier one is in the buffer.
+        if not select.select([self._process.stdout], [], [], ANSWER_SECONDS)[0]:
+            self._process.kill()
+            raise WorkerFailed(f"no answer within {ANSWER_SECONDS} seconds")
         line = self._process.stdout.readline()
         if not line:
             raise WorkerFailed(f"the process ended with {self._process.wait()}")

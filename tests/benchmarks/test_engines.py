@@ -18,7 +18,7 @@ def test_ids_of_a_batch_are_those_of_its_texts(name: str) -> None:
     if engines.version(name) is None:
         pytest.skip(f"{name} is not installed")
     try:
-        engine = engines.engine(name)(SMALL_DIR / "gpt2_like.json")
+        engine = engines.engine(name)(SMALL_DIR / "cl100k_like.json")
     except engines.Refused as reason:
         pytest.skip(f"{name} refuses the file: {reason}")
     alone = [engine.ids_of(engine.encode(text)) for text in TEXTS]
