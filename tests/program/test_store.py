@@ -335,3 +335,20 @@ def test_a_warm_load_imports_no_compiler(artifact: Path, cache: Path) -> None:
         "trust",
     ]
     assert set(eval(done.stdout)) <= set(names)
+
+
+def test_digests_of_paths_are_bounded(artifact: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(store, "KEPT_HINTS", 8)
+    for turn in range(20):
+        copy = artifact.with_name(f"copy-{turn}.json")
+        copy.write_bytes(artifact.read_bytes())
+        load_or_compile(copy, cache)
+        assert len(list((cache / "sources").iterdir())) <= 8
+
+
+def test_a_note_of_a_program_that_is_gone_goes_too(artifact: Path, cache: Path) -> None:
+    cache.mkdir(mode=0o700, parents=True, exist_ok=True)
+    orphan = cache / f"{'0' * 64}.{'0' * 32}.v1.verified"
+    orphan.write_text("{}")
+    load_or_compile(artifact, cache)
+    assert not orphan.exists()

@@ -34,6 +34,7 @@ KEPT_PER_ARTIFACT = 4  # programs of other compilers: a few installations may sh
 # Of all programs together, when one is added. One takes 1 to 30 MB, and compiling it again a second.
 KEPT_FILES = 64
 KEPT_BYTES = 4 << 30
+KEPT_HINTS = 1_024  # digests of sources by path: 200 bytes each
 USE_NOTED_AFTER = 86_400.0  # seconds; the time of last use is kept no finer, and costs a write a day
 
 Buffer = bytes | mmap.mmap
@@ -187,6 +188,7 @@ class _Artifact:
             with contextlib.suppress(EnvironmentFault):
                 storage.make_directory(self._hint.parent)
                 trust.record_digest(status, self.digest, self._hint)
+                _bound_hints(self._hint.parent)
         return self.data
 
     def compile(self) -> bytes:
@@ -264,6 +266,19 @@ def _finish(
     return opener(buffer), info
 
 
+def _bound_hints(directory: Path) -> None:
+    """One for each path ever read, temporary ones too, would be without end: beyond KEPT_HINTS the older quarter goes.
+    A hint that is gone costs one hashing."""
+    with contextlib.suppress(OSError):
+        hints = [(entry.stat().st_mtime, entry.path) for entry in os.scandir(directory) if entry.name.endswith(".json")]
+        if len(hints) <= KEPT_HINTS:
+            return
+        storage.remove_stale_temporaries(directory)
+        for _, path in sorted(hints)[: len(hints) - KEPT_HINTS * 3 // 4]:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(path)
+
+
 def _note_use(hint: Path) -> None:
     """The time of the hint, not of the program: a change of that one's would have it hashed again."""
     with contextlib.suppress(OSError):
@@ -292,6 +307,9 @@ def _remove_beyond_bounds(cache_dir: Path, digest: str, newest: Path) -> None:
     for path in cache_dir.glob("*.program"):
         with contextlib.suppress(OSError):  # removed meanwhile, by another process
             programs.append((_last_used(path), path.stat().st_size, path))
+    for hint in cache_dir.glob("*.verified"):
+        if not hint.with_suffix(".program").exists():
+            hint.unlink(missing_ok=True)
     kept, size, of_artifact = 1, newest.stat().st_size, 1
     for _, length, path in sorted(programs, reverse=True):
         if path == newest:
