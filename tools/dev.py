@@ -20,7 +20,6 @@ import subprocess
 import sys
 import sysconfig
 import tempfile
-import time
 import tomllib
 import venv
 from collections.abc import Iterable
@@ -128,7 +127,7 @@ class Job:
 
     def __init__(self, what: str, *argv: str | Path, env: dict[str, str] | None = None) -> None:
         self.what, self.argv = what, [str(a) for a in argv]
-        self._said, self._begun = tempfile.TemporaryFile(), time.monotonic()  # noqa: SIM115 - closed with the process
+        self._said = tempfile.TemporaryFile()  # noqa: SIM115 - closed with this program
         # A session of its own, so that what a compiler driver has started ends with it.
         self.process = subprocess.Popen(
             self.argv, cwd=ROOT, env=env, stdout=self._said, stderr=subprocess.STDOUT, start_new_session=True
@@ -143,8 +142,7 @@ class Job:
     def wait(self) -> None:
         """Prints what it said; a failure ends this program with its exit code."""
         code = self.process.wait()
-        seconds = time.monotonic() - self._begun
-        print(f"+ ({self.what}, {seconds:.0f} s)", *self.argv, file=sys.stderr, flush=True)
+        print(f"+ ({self.what})", *self.argv, file=sys.stderr, flush=True)
         self._said.seek(0)
         sys.stderr.buffer.write(self._said.read())
         sys.stderr.flush()
