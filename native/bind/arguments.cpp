@@ -19,7 +19,7 @@ nb::object text_of(nb::handle text, Py_ssize_t item) {
   TextBuffer buffer;
   std::string_view utf8;
   TextFault fault{};
-  if (!utf8_of(taken.get(), buffer, utf8, fault)) {
+  if (!utf8_of(taken.get(), transcode_lanes(best_level()), buffer, utf8, fault)) {
     set_invalid_text(fault, item);
     throw nb::python_error();
   }

@@ -60,7 +60,6 @@ void BatchCall::work() {
   std::size_t item = 0;
   try {
     TextBuffer buffer;
-    Result result;
     const ContextPool::Lease context = owner_.contexts().acquire();
     for (;;) {
       const std::size_t g = next_group_.fetch_add(1);
@@ -70,7 +69,7 @@ void BatchCall::work() {
         if (item > fault_item_.load(std::memory_order_relaxed)) break;  // an earlier text failed: this one cannot matter
         std::string_view utf8;
         TextFault fault{};
-        if (!utf8_of(PyTuple_GET_ITEM(texts_, Py_ssize_t(item)), buffer, utf8, fault)) {
+        if (!utf8_of(PyTuple_GET_ITEM(texts_, Py_ssize_t(item)), owner_.transcode(), buffer, utf8, fault)) {
           fail(item, &fault, nullptr);
           break;
         }
@@ -79,9 +78,9 @@ void BatchCall::work() {
           lengths_[item] = context->count(utf8, options_);
           continue;
         }
-        context->encode(utf8, options_, result);
-        lengths_[item] = result.ids.size();
-        group.ids.insert(group.ids.end(), result.ids.begin(), result.ids.end());
+        const std::size_t count = lengths_[item] = context->prepare(utf8, options_);
+        context->write(group.ids.room(count));
+        group.ids.advance(count);
       }
     }
   } catch (...) {

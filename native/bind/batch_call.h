@@ -10,6 +10,7 @@
 #include "bind/bind.h"
 #include "bind/program.h"
 #include "bind/text.h"
+#include "engine/scratch.h"
 
 namespace toktier::bind {
 
@@ -38,7 +39,7 @@ class BatchCall {
   static constexpr std::size_t kNoItem = SIZE_MAX;
   struct Group {  // consecutive texts that one thread takes at once
     std::size_t begin, end;
-    std::vector<std::uint32_t> ids;
+    Scratch<std::uint32_t> ids;
   };
   void work();
   void fail(std::size_t item, const TextFault* fault, std::exception_ptr error);

@@ -96,6 +96,32 @@ const Signature kEncodeBatch{"encode_batch", {&name_texts, &name_add, &name_work
 const Signature kCount{"count", {&name_text, &name_add, &name_plain}, 3, 2};
 const Signature kCountBatch{"count_batch", {&name_texts, &name_add, &name_workers, &name_plain}, 4, 2};
 
+// The program lives as long as the encoder, which the caller of a method holds.
+PyObject* encode_ids(EncoderObject* e, PyObject* text, const EncodeOptions& options) {
+  CallerLease caller(*e->owner);
+  std::size_t bytes = 0, count = 0;
+  if (!prepare_text(*e->owner, text, options, *caller, bytes, count)) return nullptr;
+  ++e->calls;
+  e->bytes += bytes;
+  std::uint32_t* ids;
+  Ref made(new_encoding(count, e->program, text, {options.add_special_tokens, options.plain}, ids));
+  if (!made) return nullptr;
+  WithoutGil released(count >= std::size_t(kReleaseGilFrom) * 16);
+  caller->context->write(ids);
+  return made.release();
+}
+
+PyObject* encode_with_offsets(EncoderObject* e, PyObject* text, const EncodeOptions& options) {
+  CallerLease caller(*e->owner);
+  std::size_t bytes = 0;
+  if (!encode_text(*e->owner, text, options, *caller, bytes)) return nullptr;
+  ++e->calls;
+  e->bytes += bytes;
+  const Result& result = caller->result;
+  return new_encoding(result.ids.data(), result.ids.size(), &result.offsets, e->program, text,
+                      {options.add_special_tokens, options.plain});
+}
+
 PyObject* encode(PyObject* self, PyObject* const* args, Py_ssize_t n, PyObject* keywords) {
   EncoderObject* e = as_encoder(self);
   PyObject* a[6] = {};
@@ -108,16 +134,8 @@ PyObject* encode(PyObject* self, PyObject* const* args, Py_ssize_t n, PyObject* 
                                       or_none(a[3]), flag_object(options.plain), nullptr);
   const Ref text = take_text(a[0]);
   if (!text) return nullptr;
-  const Ref program = Ref::borrow(e->program);
   try {
-    ScratchLease scratch;
-    std::size_t bytes = 0;
-    if (!encode_text(*e->owner, text.get(), options, *scratch, bytes)) return nullptr;
-    ++e->calls;
-    e->bytes += bytes;
-    const std::vector<std::uint32_t>& ids = scratch->result.ids;
-    return new_encoding(ids.data(), ids.size(), options.offsets ? &scratch->result.offsets : nullptr, program.get(), text.get(),
-                        {options.add_special_tokens, options.plain});
+    return options.offsets ? encode_with_offsets(e, text.get(), options) : encode_ids(e, text.get(), options);
   } catch (...) {
     return set_from_current_exception(), nullptr;
   }
@@ -135,11 +153,10 @@ PyObject* count(PyObject* self, PyObject* const* args, Py_ssize_t n, PyObject* k
                                       flag_object(options.plain), nullptr);
   const Ref text = take_text(a[0]);
   if (!text) return nullptr;
-  const Ref program = Ref::borrow(e->program);
   try {
-    ScratchLease scratch;
+    CallerLease caller(*e->owner);
     std::size_t bytes = 0, ids = 0;
-    if (!count_text(*e->owner, text.get(), options, *scratch, bytes, ids)) return nullptr;
+    if (!count_text(*e->owner, text.get(), options, *caller, bytes, ids)) return nullptr;
     ++e->calls;
     e->bytes += bytes;
     return PyLong_FromSize_t(ids);

@@ -46,21 +46,19 @@ void dealloc(PyObject* self) {
   Py_DECREF(type);
 }
 
-// Runs the text again into `scratch`, with offsets or surfaces. `before`: how many ids of this encoding stand before the
+// Runs the text again into `caller`, with offsets or surfaces. `before`: how many ids of this encoding stand before the
 // result's, as a row of a padded batch is longer than its text alone gives. Differing ids are an error: never a wrong offset.
-bool run_again(const EncodingObject* e, bool offsets, CallScratch& scratch, std::size_t& before) {
-  const ProgramOwner* owner = program_of(e->program);
-  if (owner == nullptr) return false;
+bool run_again(const EncodingObject* e, const ProgramOwner& owner, bool offsets, Caller& caller, std::size_t& before) {
   std::size_t bytes = 0;
   EncodeOptions options;
   options.add_special_tokens = e->options.add_special_tokens;
   options.plain = e->options.plain;
   options.offsets = offsets;
   options.surfaces = !offsets;
-  if (!encode_text(*owner, e->text, options, scratch, bytes)) return false;
-  const std::vector<std::uint32_t>& ids = scratch.result.ids;
+  if (!encode_text(owner, e->text, options, caller, bytes)) return false;
+  const std::vector<std::uint32_t>& ids = caller.result.ids;
   const std::size_t n = std::size_t(e->count);
-  before = owner->facts().pad_left != 0 && n > ids.size() ? n - ids.size() : 0;
+  before = owner.facts().pad_left != 0 && n > ids.size() ? n - ids.size() : 0;
   if (ids.size() <= n && std::equal(ids.begin(), ids.end(), e->ids + before)) return true;
   return set_internal_error("encoding the same text again gave other ids"), false;
 }
@@ -68,12 +66,14 @@ bool run_again(const EncodingObject* e, bool offsets, CallScratch& scratch, std:
 bool make_offsets(EncodingObject* e) {
   if (e->offsets != nullptr) return true;
   if (e->program == nullptr) return set_unsupported_config("this Encoding was made from ids alone: it has no offsets"), false;
-  ScratchLease scratch;
+  const ProgramOwner* owner = program_of(e->program);
+  if (owner == nullptr) return false;
+  CallerLease caller(*owner);
   std::size_t before = 0;
-  if (!run_again(e, true, *scratch, before)) return false;
+  if (!run_again(e, *owner, true, *caller, before)) return false;
   if (e->offsets != nullptr) return true;  // another thread was first
   std::vector<Offset> padded(std::size_t(e->count), Offset{0, 0});
-  std::copy(scratch->result.offsets.begin(), scratch->result.offsets.end(), padded.begin() + std::ptrdiff_t(before));
+  std::copy(caller->result.offsets.begin(), caller->result.offsets.end(), padded.begin() + std::ptrdiff_t(before));
   return set_offsets(e, padded.data());
 }
 
@@ -83,13 +83,13 @@ PyObject* str_of(std::string_view utf8) { return PyUnicode_DecodeUTF8(utf8.data(
 PyObject* native_tokens(const EncodingObject* e) {
   const ProgramOwner* owner = program_of(e->program);
   if (owner == nullptr) return nullptr;
-  ScratchLease scratch;
+  CallerLease caller(*owner);
   std::size_t before = 0;
   if (owner->facts().n_added == 0)
-    scratch->result.surfaces.clear();
-  else if (!run_again(e, false, *scratch, before))
+    caller->result.surfaces.clear();
+  else if (!run_again(e, *owner, false, *caller, before))
     return nullptr;
-  const std::vector<Surface>& surfaces = scratch->result.surfaces;
+  const std::vector<Surface>& surfaces = caller->result.surfaces;
   auto surface = surfaces.begin();
   Ref list(PyList_New(e->count));
   for (Py_ssize_t i = 0; list && i < e->count; ++i) {
@@ -311,6 +311,16 @@ PyObject* new_encoding(const std::uint32_t* ids, std::size_t count, const std::v
   e->text = Py_XNewRef(text);
   e->options = options;
   return made.release();
+}
+
+PyObject* new_encoding(std::size_t count, PyObject* program, PyObject* text, CallOptions options, std::uint32_t*& ids) {
+  EncodingObject* const e = allocate(count);
+  if (e == nullptr) return nullptr;
+  e->program = Py_NewRef(program);
+  e->text = Py_NewRef(text);
+  e->options = options;
+  ids = e->inside;
+  return reinterpret_cast<PyObject*>(e);
 }
 
 PyObject* new_encoding_row(PyObject* batch, const std::uint32_t* ids, std::size_t count, PyObject* program, PyObject* text,

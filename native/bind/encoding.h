@@ -35,6 +35,8 @@ extern PyTypeObject* encoding_type;
 // A new encoding with its own copy of the ids. `program` and `text` may be null; `offsets`, if any, are copied.
 PyObject* new_encoding(const std::uint32_t* ids, std::size_t count, const std::vector<Offset>* offsets, PyObject* program,
                        PyObject* text, CallOptions options);
+// The same with room for `count` ids, to be filled by the caller before anyone else sees the object.
+PyObject* new_encoding(std::size_t count, PyObject* program, PyObject* text, CallOptions options, std::uint32_t*& ids);
 // A row of a batch; `ids` stays where it is.
 PyObject* new_encoding_row(PyObject* batch, const std::uint32_t* ids, std::size_t count, PyObject* program, PyObject* text,
                            CallOptions options);

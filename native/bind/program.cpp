@@ -6,6 +6,7 @@
 
 #include <string>
 
+#include "bind/engine_call.h"
 #include "bind/errors.h"
 #include "bind/ids.h"
 #include "bind/text.h"
@@ -56,7 +57,7 @@ nb::tuple split_text(const ProgramOwner& owner, nb::handle text, bool two_pass) 
   bool valid;
   {
     WithoutGil released(text_weight(taken.get()) >= kReleaseGilFrom);
-    valid = utf8_of(taken.get(), buffer, utf8, fault);
+    valid = utf8_of(taken.get(), owner.transcode(), buffer, utf8, fault);
     if (valid) split(owner.program(), utf8, two_pass ? SplitForm::two_pass : SplitForm::token_automaton, boundaries, dropped);
   }
   if (!valid) {
@@ -79,7 +80,7 @@ nb::tuple cuts_of(const ProgramOwner& owner, nb::handle text, bool continued) {
   bool valid;
   {
     WithoutGil released(text_weight(taken.get()) >= kReleaseGilFrom);
-    valid = utf8_of(taken.get(), buffer, utf8, fault);
+    valid = utf8_of(taken.get(), owner.transcode(), buffer, utf8, fault);
     if (valid) list_cuts(owner.program(), utf8, continued, positions, kinds);
   }
   if (!valid) {
@@ -107,7 +108,7 @@ nb::object id_of(const ProgramOwner& owner, const nb::str& token) {
   TextFault fault{};
   const Ref text = take_text(token.ptr());
   if (!text) throw nb::python_error();
-  if (!utf8_of(text.get(), buffer, utf8, fault)) return nb::none();  // a lone surrogate: no token has one
+  if (!utf8_of(text.get(), owner.transcode(), buffer, utf8, fault)) return nb::none();  // a lone surrogate: no token has one
   const std::optional<std::uint32_t> id = token_id(owner.program(), utf8);
   return id ? nb::object(nb::int_(*id)) : nb::object(nb::none());
 }
@@ -149,6 +150,8 @@ ProgramOwner::ProgramOwner(nb::handle buffer, std::optional<std::string> level) 
   try {
     program_ = open_program(static_cast<const std::uint8_t*>(view_.buf), std::size_t(view_.len));
     contexts_ = std::make_unique<ContextPool>(program_, level_);
+    idle_callers_ = std::make_unique<IdleCallers>();
+    transcode_ = &transcode_lanes(level_);
     facts_ = program_facts(*program_);
   } catch (...) {
     PyBuffer_Release(&view_);
@@ -157,6 +160,7 @@ ProgramOwner::ProgramOwner(nb::handle buffer, std::optional<std::string> level) 
 }
 
 ProgramOwner::~ProgramOwner() {
+  idle_callers_.reset();
   contexts_.reset();
   program_.reset();
   PyBuffer_Release(&view_);

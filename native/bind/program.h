@@ -6,8 +6,11 @@
 
 #include "bind/bind.h"
 #include "engine/engine.h"
+#include "engine/lanes/transcode_lanes.h"
 
 namespace toktier::bind {
+
+class IdleCallers;
 
 class ProgramOwner {
  public:
@@ -19,6 +22,8 @@ class ProgramOwner {
 
   const Program& program() const { return *program_; }
   ContextPool& contexts() const { return *contexts_; }
+  IdleCallers& idle_callers() const { return *idle_callers_; }
+  const TranscodeLanes& transcode() const { return *transcode_; }
   const ProgramFacts& facts() const { return facts_; }
   Level level() const { return level_; }
 
@@ -26,6 +31,8 @@ class ProgramOwner {
   Py_buffer view_;
   std::shared_ptr<const Program> program_;
   std::unique_ptr<ContextPool> contexts_;
+  std::unique_ptr<IdleCallers> idle_callers_;  // they have contexts of the pool
+  const TranscodeLanes* transcode_ = nullptr;
   ProgramFacts facts_{};
   Level level_ = best_level();
 };

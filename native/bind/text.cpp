@@ -1,4 +1,4 @@
-// Transcoding of str storage (PEP 393) and checking of bytes.
+// What is taken as text, and its UTF-8: straight from the storage of a str (PEP 393).
 #include "bind/text.h"
 
 #include <cstdlib>
@@ -13,49 +13,6 @@ namespace toktier::bind {
 namespace {
 
 constexpr std::size_t kKeep = std::size_t(1) << 20;
-
-// Length of the ASCII run at the start of `units`, counted in whole words of eight bytes.
-template <typename Unit>
-std::size_t ascii_run(const Unit* units, std::size_t n) {
-  constexpr std::size_t step = 8 / sizeof(Unit);
-  constexpr std::uint64_t high = sizeof(Unit) == 1   ? 0x8080808080808080ull
-                                 : sizeof(Unit) == 2 ? 0xFF80FF80FF80FF80ull
-                                                     : 0xFFFFFF80FFFFFF80ull;
-  std::size_t i = 0;
-  for (; i + step <= n; i += step) {
-    std::uint64_t word;
-    std::memcpy(&word, units + i, 8);
-    if ((word & high) != 0) break;
-  }
-  return i;
-}
-
-// Writes at most sizeof(Unit) == 1 ? 2 : sizeof(Unit) == 2 ? 3 : 4 bytes a unit. Returns the end, or null at a surrogate (`at`).
-template <typename Unit>
-char* transcode(const Unit* units, std::size_t n, char* out, std::size_t& at) {
-  for (std::size_t i = 0; i < n;) {
-    for (const std::size_t end = i + ascii_run(units + i, n - i); i < end; ++i) *out++ = char(units[i]);
-    if (i == n) break;
-    const std::uint32_t cp = units[i++];
-    if (cp < 0x80) {
-      *out++ = char(cp);
-    } else if (cp < 0x800) {
-      *out++ = char(0xC0 | cp >> 6);
-      *out++ = char(0x80 | (cp & 0x3F));
-    } else if (cp < 0x10000) {
-      if (cp >= 0xD800 && cp < 0xE000) return at = i - 1, nullptr;
-      *out++ = char(0xE0 | cp >> 12);
-      *out++ = char(0x80 | (cp >> 6 & 0x3F));
-      *out++ = char(0x80 | (cp & 0x3F));
-    } else {
-      *out++ = char(0xF0 | cp >> 18);
-      *out++ = char(0x80 | (cp >> 12 & 0x3F));
-      *out++ = char(0x80 | (cp >> 6 & 0x3F));
-      *out++ = char(0x80 | (cp & 0x3F));
-    }
-  }
-  return out;
-}
 
 // Items are bytes: formats B, b and c, and none, which means B.
 bool holds_bytes(const Py_buffer& view) {
@@ -116,11 +73,11 @@ void TextBuffer::trim() {
   capacity_ = 0;
 }
 
-bool utf8_of(PyObject* text, TextBuffer& buffer, std::string_view& out, TextFault& fault) {
+bool utf8_of(PyObject* text, const TranscodeLanes& lanes, TextBuffer& buffer, std::string_view& out, TextFault& fault) {
   if (PyBytes_Check(text)) {
     out = {PyBytes_AS_STRING(text), std::size_t(PyBytes_GET_SIZE(text))};
-    const std::size_t bad = validate_utf8(out);
-    if (bad == std::string_view::npos) return true;
+    const std::size_t bad = lanes.first_malformed(reinterpret_cast<const std::uint8_t*>(out.data()), out.size());
+    if (bad == out.size()) return true;
     fault = {bad, false};
     return false;
   }
@@ -129,13 +86,14 @@ bool utf8_of(PyObject* text, TextBuffer& buffer, std::string_view& out, TextFaul
     out = {static_cast<const char*>(PyUnicode_DATA(text)), n};
     return true;
   }
-  const void* data = PyUnicode_DATA(text);
+  const void* const data = PyUnicode_DATA(text);
   const int kind = PyUnicode_KIND(text);
-  char* const begin = buffer.reserve(n * std::size_t(kind == PyUnicode_1BYTE_KIND ? 2 : kind == PyUnicode_2BYTE_KIND ? 3 : 4));
+  const std::size_t longest = kind == PyUnicode_1BYTE_KIND ? 2 : kind == PyUnicode_2BYTE_KIND ? 3 : 4;  // bytes of a character
+  char* const begin = buffer.reserve(n * longest + transcode_slack);
   std::size_t at = 0;
-  const char* const end = kind == PyUnicode_1BYTE_KIND   ? transcode(static_cast<const Py_UCS1*>(data), n, begin, at)
-                          : kind == PyUnicode_2BYTE_KIND ? transcode(static_cast<const Py_UCS2*>(data), n, begin, at)
-                                                         : transcode(static_cast<const Py_UCS4*>(data), n, begin, at);
+  const char* const end = kind == PyUnicode_1BYTE_KIND   ? lanes.from_latin1(static_cast<const Py_UCS1*>(data), n, begin)
+                          : kind == PyUnicode_2BYTE_KIND ? lanes.from_ucs2(static_cast<const Py_UCS2*>(data), n, begin, at)
+                                                         : lanes.from_ucs4(static_cast<const Py_UCS4*>(data), n, begin, at);
   if (end == nullptr) {
     fault = {at, true};
     return false;

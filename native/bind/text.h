@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "bind/bind.h"
+#include "engine/lanes/transcode_lanes.h"
 
 namespace toktier::bind {
 
@@ -18,7 +19,7 @@ struct TextFault {
 // An exact str or exact bytes with the content of `object`, or null with TypeError set.
 Ref take_text(PyObject* object, Py_ssize_t item = -1);
 
-// Reused memory for transcoded text; given back above 1 MiB.
+// Reused memory for transcoded text; trim() gives it back above 1 MiB.
 class TextBuffer {
  public:
   TextBuffer() = default;
@@ -35,7 +36,7 @@ class TextBuffer {
 
 // UTF-8 of what take_text() returned; valid while the object lives and the buffer is not used again. False: `fault` says where.
 // Touches no reference count: may run without the GIL.
-bool utf8_of(PyObject* text, TextBuffer& buffer, std::string_view& out, TextFault& fault);
+bool utf8_of(PyObject* text, const TranscodeLanes& lanes, TextBuffer& buffer, std::string_view& out, TextFault& fault);
 
 // Size that decides whether to give up the GIL and how to share work: about the bytes of UTF-8.
 Py_ssize_t text_weight(PyObject* text);

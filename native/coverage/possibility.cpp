@@ -54,7 +54,8 @@ bool Possibility::is_left(std::string_view text) {
       const Segment segment = segment_of(text);
       rewritten_.text.clear();
       Rewriter out(segment, rewritten_);
-      rewrite_form(program_, step->kind == TT_NORMALIZER_NFC || step->kind == TT_NORMALIZER_NFKC, segment, form_, out);
+      rewrite_form(program_, scan_lanes(best_level()), step->kind == TT_NORMALIZER_NFC || step->kind == TT_NORMALIZER_NFKC,
+                   segment, form_, out);
       if (!out.changed()) return true;
       const Segment result = out.finish();
       return result.size == segment.size && std::equal(result.text, result.text + result.size, segment.text);

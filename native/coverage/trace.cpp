@@ -66,7 +66,7 @@ void Tracer::trace(std::string_view text, RankSwap swap, Trace& out) {
   const auto size = static_cast<std::uint32_t>(text.size());
   const Segment whole{reinterpret_cast<const std::uint8_t*>(text.data()), size, nullptr};
   const auto scan = [&](int pass, const Segment& segment, auto&& between) {
-    AddedTokenScan added(program_, pass, segment.text, segment.size, false);
+    AddedTokenScan added(program_, scan_lanes(best_level()), pass, segment.text, segment.size, false);
     AddedMatch match;
     for (std::uint32_t end = 0;; end = added.kept_end()) {
       const bool found = added.next(match);
@@ -77,7 +77,7 @@ void Tracer::trace(std::string_view text, RankSwap swap, Trace& out) {
     }
   };
   scan(0, whole, [&](const Segment& raw) {
-    const Segment segment = program_.normalizer.empty() ? raw : normalizer_.run(program_, raw);
+    const Segment segment = program_.normalizer.empty() ? raw : normalizer_.run(program_, scan_lanes(best_level()), raw);
     scan(1, segment, [&](const Segment& part) { normalized(part, swap, out); });
   });
 }

@@ -3,36 +3,30 @@
 #include "added_tokens.h"
 
 #include <algorithm>
-#include <cstring>
+#include <bit>
 
 #include "counters.h"
 #include "faults.h"
 
 namespace toktier {
 
-std::uint32_t AddedTokenScan::candidate(std::uint32_t i) const {
-  const Matcher& m = matcher_;
-  const auto begins = [&](std::uint32_t at) {
-    if (at + 1 >= size_) return true;
-    const std::uint32_t second = text_[at + 1];
-    return (m.two_bytes[std::uint32_t{text_[at]} << 2 | second >> 6] >> (second & 63) & 1) != 0;
-  };
-  if (m.start_count == 1) {
-    while (i < size_) {
-      const void* hit = std::memchr(text_ + i, m.start_byte, size_ - i);
-      if (hit == nullptr) return size_;
-      i = static_cast<std::uint32_t>(static_cast<const std::uint8_t*>(hit) - text_);
-      if (begins(i)) return i;
-      ++i;
-    }
-    return size_;
-  }
-  const std::uint8_t* starts = m.starts;
+// The first place at i or behind it where a token may begin, by its first two bytes; size_ where there is none. Never asked for
+// a place before an earlier one.
+std::uint32_t AddedTokenScan::candidate(std::uint32_t i) {
   for (;;) {
-    while (size_ - i >= 4 && (starts[text_[i]] | starts[text_[i + 1]] | starts[text_[i + 2]] | starts[text_[i + 3]]) == 0) i += 4;
-    while (i < size_ && starts[text_[i]] == 0) ++i;
-    if (i >= size_ || begins(i)) return i;
-    ++i;
+    if (i < block_end_) {
+      places_ &= ~std::uint64_t{0} << (i - block_);
+      for (; places_ != 0; places_ &= places_ - 1) {
+        const std::uint32_t at = block_ + static_cast<std::uint32_t>(std::countr_zero(places_));
+        const std::uint32_t second = at + 1 < size_ ? text_[at + 1] : TT_NONE;
+        if (second == TT_NONE || (matcher_.two_bytes[std::uint32_t{text_[at]} << 2 | second >> 6] >> (second & 63) & 1) != 0)
+          return at;
+      }
+      i = block_end_;
+    }
+    if (i >= size_) return size_;
+    i = block_ = lanes_.find_starts(matcher_.starts, text_, i, size_, places_);
+    block_end_ = size_ - i > 64 ? i + 64 : size_;
   }
 }
 

@@ -1,6 +1,7 @@
 // Context: the stages of docs/reference-semantics.md in order. Added tokens on raw text, normalizer and added tokens on
 // normalized text for every segment between them, pieces, ids; then truncation, special tokens, trimmed offsets, padding.
 #include <algorithm>
+#include <cstring>
 
 #include "added_tokens.h"
 #include "counters.h"
@@ -44,10 +45,19 @@ Spaces count_model_spaces(const Program& p, std::uint32_t id) {
   return spaces;
 }
 
+// What is kept of `size` ids, and how much is put around it.
+struct Layout {
+  std::size_t begin, end;             // of the core ids
+  std::size_t before, after;          // special tokens
+  std::size_t pad_before, pad_after;
+  std::size_t total() const { return pad_before + before + (end - begin) + after + pad_after; }
+};
+
 }  // namespace
 
 struct Context::State {
-  State(std::shared_ptr<const Program> p, Level l) : owner(std::move(p)), program(*owner), level(l), encoder(program) {}
+  State(std::shared_ptr<const Program> p, Level l)
+      : owner(std::move(p)), program(*owner), level(l), lanes(scan_lanes(l)), encoder(program) {}
 
   void core(std::string_view text, const EncodeOptions& options);
   void raw_segment(const Segment& segment, const EncodeOptions& options);
@@ -60,6 +70,7 @@ struct Context::State {
   std::shared_ptr<const Program> owner;
   const Program& program;
   const Level level;
+  const ScanLanes& lanes;
   PieceEncoder encoder;
   NormalizerRun normalizer;
   SegmentBuffer prefixed;
@@ -75,10 +86,13 @@ struct Context::State {
   Scratch<Added> added;
   std::vector<Surface> matched;  // texts of added tokens, where surfaces are wanted
   bool trims = false, surfaces = false;  // of the running call
+  Layout layout;
+  std::size_t longest_seen = 0;  // bytes of text since the buffers were last looked at
 };
 
 void Context::State::core(std::string_view text, const EncodeOptions& options) {
   if (text.size() > longest_text) throw TextError{static_cast<std::size_t>(longest_text), "the text is longer than 4 GiB"};
+  longest_seen = std::max(longest_seen, text.size());
   tokens.ids.clear();
   tokens.offsets.clear();
   added.clear();
@@ -97,7 +111,7 @@ void Context::State::core(std::string_view text, const EncodeOptions& options) {
     }
   }
   const Segment whole{bytes, size, options.offsets ? origin.data() : nullptr};
-  AddedTokenScan scan(program, 0, bytes, size, options.plain);
+  AddedTokenScan scan(program, lanes, 0, bytes, size, options.plain);
   AddedMatch match;
   for (std::uint32_t end = 0;; end = scan.kept_end()) {
     const bool found = scan.next(match);
@@ -109,8 +123,8 @@ void Context::State::core(std::string_view text, const EncodeOptions& options) {
 }
 
 void Context::State::raw_segment(const Segment& raw, const EncodeOptions& options) {
-  const Segment segment = program.normalizer.empty() ? raw : normalizer.run(program, raw);
-  AddedTokenScan scan(program, 1, segment.text, segment.size, options.plain);
+  const Segment segment = program.normalizer.empty() ? raw : normalizer.run(program, lanes, raw);
+  AddedTokenScan scan(program, lanes, 1, segment.text, segment.size, options.plain);
   AddedMatch match;
   for (std::uint32_t end = 0;; end = scan.kept_end()) {
     const bool found = !TOKTIER_FAULT(added_second_pass) && scan.next(match);
@@ -189,6 +203,8 @@ void Context::State::surface(std::size_t begin, std::size_t end, std::size_t fir
 }
 
 void Context::State::shrink() {
+  if (longest_seen < kept_bytes / 64) return;  // no buffer has 64 times the bytes of the text
+  longest_seen = 0;
   const std::size_t held = encoder.bytes() + normalizer.bytes() + prefixed.text.bytes() + prefixed.origin.bytes() +
                            origin.bytes() + right_states.bytes() + tokens.ids.bytes() + tokens.offsets.bytes() + added.bytes();
   if (held <= kept_bytes) return;
@@ -204,14 +220,6 @@ void Context::State::shrink() {
 }
 
 namespace {
-
-// What is kept of `size` ids, and how much is put around it.
-struct Layout {
-  std::size_t begin, end;             // of the core ids
-  std::size_t before, after;          // special tokens
-  std::size_t pad_before, pad_after;
-  std::size_t total() const { return pad_before + before + (end - begin) + after + pad_after; }
-};
 
 Layout lay_out(const Program& p, std::size_t size, const EncodeOptions& options) {
   Layout l{0, size, 0, 0, 0, 0};
@@ -254,23 +262,47 @@ Context::Context(std::shared_ptr<const Program> program, Level level)
     : state_(std::make_unique<State>(std::move(program), level)) {}
 Context::~Context() = default;
 
-void Context::encode(std::string_view text, const EncodeOptions& options, Result& out) {
+std::size_t Context::prepare(std::string_view text, const EncodeOptions& options) {
+  State& s = *state_;
+  s.core(text, options);
+  s.layout = lay_out(s.program, s.tokens.ids.size(), options);
+  return s.layout.total();
+}
+
+std::size_t Context::count(std::string_view text, const EncodeOptions& options) {
+  EncodeOptions ids_only = options;
+  ids_only.offsets = ids_only.surfaces = false;
+  const std::size_t total = prepare(text, ids_only);
+  state_->shrink();
+  return total;
+}
+
+void Context::write(std::uint32_t* ids) {
   State& s = *state_;
   const Program& p = s.program;
+  const Layout& l = s.layout;
+  const auto put = [&](const std::uint32_t* from, std::size_t n) {
+    if (n != 0) std::memcpy(ids, from, n * sizeof *ids);
+    ids += n;
+  };
+  std::uint32_t* const first = ids;
+  const std::uint32_t pad = p.conf[TT_CONF_PAD_ID];
+  ids = std::fill_n(ids, l.pad_before, pad);
+  put(p.before.data, l.before);
+  put(s.tokens.ids.data() + l.begin, l.end - l.begin);
+  if (TOKTIER_FAULT(template_order)) std::rotate(first + l.pad_before, ids - (l.end - l.begin), ids);
+  put(p.after.data, l.after);
+  std::fill_n(ids, l.pad_after, pad);
+  s.shrink();
+}
+
+void Context::encode(std::string_view text, const EncodeOptions& options, Result& out) {
+  State& s = *state_;
   out.ids.clear();
   out.offsets.clear();
   out.surfaces.clear();
-  s.core(text, options);
-  const Layout l = lay_out(p, s.tokens.ids.size(), options);
-  const std::uint32_t pad = p.conf[TT_CONF_PAD_ID];
-  out.ids.reserve(l.total());
-  out.ids.insert(out.ids.end(), l.pad_before, pad);
-  if (l.before != 0) out.ids.insert(out.ids.end(), p.before.data, p.before.data + l.before);
-  out.ids.insert(out.ids.end(), s.tokens.ids.data() + l.begin, s.tokens.ids.data() + l.end);
-  if (TOKTIER_FAULT(template_order))
-    std::rotate(out.ids.begin() + l.pad_before, out.ids.end() - (l.end - l.begin), out.ids.end());
-  if (l.after != 0) out.ids.insert(out.ids.end(), p.after.data, p.after.data + l.after);
-  out.ids.insert(out.ids.end(), l.pad_after, pad);
+  out.ids.resize(prepare(text, options));
+  const Layout l = s.layout;
   if (options.offsets) {
     if (s.trims) s.trim(l.begin, l.end);
     out.offsets.reserve(l.total());
@@ -279,17 +311,7 @@ void Context::encode(std::string_view text, const EncodeOptions& options, Result
     out.offsets.insert(out.offsets.end(), l.after + l.pad_after, Offset{0, 0});
   }
   if (options.surfaces) s.surface(l.begin, l.end, l.pad_before + l.before, out.surfaces);
-  s.shrink();
-}
-
-std::size_t Context::count(std::string_view text, const EncodeOptions& options) {
-  State& s = *state_;
-  EncodeOptions without_offsets = options;
-  without_offsets.offsets = without_offsets.surfaces = false;
-  s.core(text, without_offsets);
-  const std::size_t total = lay_out(s.program, s.tokens.ids.size(), options).total();
-  s.shrink();
-  return total;
+  write(out.ids.data());
 }
 
 }  // namespace toktier

@@ -71,6 +71,10 @@ class Context {
   void encode(std::string_view text, const EncodeOptions& options, Result& out);
   // Number of ids that encode() would give.
   std::size_t count(std::string_view text, const EncodeOptions& options);
+  // encode() in two steps, ids only and without a Result between: how many they are, and then, once, where they go. The text is
+  // not needed any more for the second step, nor is the context shared by then: another call on it ends what prepare() began.
+  std::size_t prepare(std::string_view text, const EncodeOptions& options);
+  void write(std::uint32_t* ids);
 
  private:
   struct State;

@@ -18,7 +18,19 @@ void check_size(std::uint64_t size) {
   if (size > longest_text) throw TextError{0, "the normalized text is longer than 4 GiB"};
 }
 
-void replace_literal(const NormalizerOp& op, const Segment& in, Rewriter& out) {
+// One byte by two to four, as SentencePiece has it for the blank; where origins are wanted, the loop below does it.
+bool replace_byte(const NormalizerOp& op, const ScanLanes& lanes, const Segment& in, Rewriter& out) {
+  if (op.a.size() != 1 || op.b.size() < 2 || op.b.size() > 4 || in.origin != nullptr || TOKTIER_FAULT(replace_at_end)) return false;
+  const auto byte = static_cast<std::uint8_t>(op.a[0]);
+  const std::uint32_t count = lanes.count_byte(in.text, in.size, byte);
+  if (count == 0) return true;
+  const std::uint64_t size = in.size + std::uint64_t{count} * (op.b.size() - 1);
+  lanes.replace_byte(in.text, in.size, byte, bytes_of(op.b), static_cast<std::uint32_t>(op.b.size()), out.replace_all(size));
+  return true;
+}
+
+void replace_literal(const NormalizerOp& op, const ScanLanes& lanes, const Segment& in, Rewriter& out) {
+  if (replace_byte(op, lanes, in, out)) return;
   const std::size_t length = op.a.size();
   for (std::uint32_t i = 0; i < in.size;) {
     const void* hit = length == 1 ? std::memchr(in.text + i, op.a[0], in.size - i)
@@ -38,6 +50,19 @@ void lowercase(const Program& p, const Segment& in, Rewriter& out) {
   const std::uint32_t* const rows = p.lower.data;
   const std::size_t count = p.lower.size / 3;
   for (std::uint32_t i = 0; i < in.size;) {
+    if (in.origin == nullptr) {  // a stretch of ASCII by the table, in one go
+      std::uint8_t lowered[256];
+      std::uint32_t n = 0, different = 0;
+      for (; n < sizeof lowered && i + n < in.size && in.text[i + n] < 0x80; ++n) {
+        lowered[n] = p.ascii_lower[in.text[i + n]];
+        if (lowered[n] == 0xFF) break;
+        different |= lowered[n] ^ in.text[i + n];
+      }
+      if (different != 0) out.replace(i, i + n, lowered, n, std::uint32_t{0});
+      i += n;
+      if (n == sizeof lowered) continue;
+      if (i == in.size) break;
+    }
     const std::uint8_t byte = in.text[i];
     if (byte < 0x80 && p.ascii_lower[byte] != 0xFF) {
       if (p.ascii_lower[byte] != byte) out.replace(i, i + 1, p.ascii_lower + byte, 1, in.origin == nullptr ? 0 : in.origin[i]);
@@ -111,6 +136,17 @@ void Rewriter::replace(std::uint32_t begin, std::uint32_t end, const std::uint8_
   check_size(out_.text.size());
 }
 
+std::uint8_t* Rewriter::replace_all(std::size_t size) {
+  check_size(size);
+  changed_ = true;
+  copied_ = in_.size;
+  out_.text.clear();
+  std::uint8_t* const made = out_.text.room(size + replace_slack);
+  out_.text.advance(size);
+  TOKTIER_COUNT(bytes_copied, size);
+  return made;
+}
+
 Segment Rewriter::finish() {
   if (!changed_) return in_;
   keep_until(in_.size);
@@ -118,7 +154,7 @@ Segment Rewriter::finish() {
   return out_.view(in_.origin != nullptr);
 }
 
-Segment NormalizerRun::run(const Program& program, Segment segment) {
+Segment NormalizerRun::run(const Program& program, const ScanLanes& lanes, Segment segment) {
   int buffer = 0;
   for (const NormalizerOp& op : program.normalizer) {
     if (segment.size == 0) break;
@@ -130,7 +166,7 @@ Segment NormalizerRun::run(const Program& program, Segment segment) {
     Rewriter out(segment, buffers_[buffer]);
     switch (op.kind) {
       case TT_NORMALIZER_REPLACE:
-        replace_literal(op, segment, out);
+        replace_literal(op, lanes, segment, out);
         break;
       case TT_NORMALIZER_PREPEND:
         out.replace(0, 0, bytes_of(op.a), static_cast<std::uint32_t>(op.a.size()),
@@ -140,7 +176,7 @@ Segment NormalizerRun::run(const Program& program, Segment segment) {
         lowercase(program, segment, out);
         break;
       default:
-        rewrite_form(program, op.kind == TT_NORMALIZER_NFC || op.kind == TT_NORMALIZER_NFKC, segment, form_, out);
+        rewrite_form(program, lanes, op.kind == TT_NORMALIZER_NFC || op.kind == TT_NORMALIZER_NFKC, segment, form_, out);
     }
     const bool changed = out.changed();
     segment = out.finish();

@@ -1,6 +1,7 @@
 // The normalizer of a program, applied to one segment: operations in order, each rewriting only the places that change. A
 // segment that nothing changes is handed back as it came, without a copy.
 #pragma once
+#include "lanes/scan_lanes.h"
 #include "program.h"
 #include "segment.h"
 
@@ -17,6 +18,8 @@ class Rewriter {
   // The same for several origins, byte by byte.
   void replace(std::uint32_t begin, std::uint32_t end, const std::uint8_t* text, std::uint32_t size,
                const std::uint32_t* origins);
+  // All of the input at once, without origins: room for `size` bytes, to be filled by the caller.
+  std::uint8_t* replace_all(std::size_t size);
   Segment finish();
 
  private:
@@ -41,7 +44,7 @@ struct FormScratch {
 class NormalizerRun {
  public:
   // The result points into the input or into this object, until the next call.
-  Segment run(const Program& program, Segment segment);
+  Segment run(const Program& program, const ScanLanes& lanes, Segment segment);
   std::size_t bytes() const;
   void release();
 
@@ -51,6 +54,7 @@ class NormalizerRun {
 };
 
 // NFC, NFKC, NFD or NFKD in place of `segment`, around its characters that are not inert (native/engine/unicode_form.cpp).
-void rewrite_form(const Program& program, bool compose, const Segment& segment, FormScratch& scratch, Rewriter& out);
+void rewrite_form(const Program& program, const ScanLanes& lanes, bool compose, const Segment& segment, FormScratch& scratch,
+                  Rewriter& out);
 
 }  // namespace toktier

@@ -176,22 +176,22 @@ class Opener {
     m.edge_child = s_.get<std::uint32_t>(section(2));
     m.token = s_.get<std::uint32_t>(section(3));
     std::fill_n(m.root_child, 256, TT_NONE);
-    std::fill_n(m.starts, 256, std::uint8_t{0});
     if (m.first_edge.size == 0 && m.edge_byte.size == 0 && m.edge_child.size == 0 && m.token.size == 0) return;
     require(m.token.size > 0, section_names[first], "it has no root");
     check_matcher(section_names[first], m, static_cast<std::uint32_t>(p_.added.size()));
     m.two_bytes.assign(1024, 0);
+    std::vector<TokenStart> starts;
     for (std::uint32_t e = 0; e < m.first_edge[1]; ++e) {
       const std::uint32_t byte = m.edge_byte[e], child = m.edge_child[e];
       m.root_child[byte] = child;
-      m.starts[byte] = 1;
-      ++m.start_count;
-      m.start_byte = static_cast<std::uint8_t>(byte);
       const auto mark = [&](std::uint32_t second) { m.two_bytes[byte << 2 | second >> 6] |= std::uint64_t{1} << (second & 63); };
       if (m.token[child] != TT_NONE)
         for (std::uint32_t second = 0; second < 256; ++second) mark(second);
       for (std::uint32_t k = m.first_edge[child]; k < m.first_edge[child + 1]; ++k) mark(m.edge_byte[k]);
+      const std::uint64_t* const row = m.two_bytes.data() + (byte << 2);
+      starts.push_back({static_cast<std::uint8_t>(byte), {row[0], row[1], row[2], row[3]}});
     }
+    m.starts = make_start_filter(starts);
   }
 
   void normalizer() {
@@ -223,6 +223,7 @@ class Opener {
       p_.ascii_quick[cp] = tt_trie(p_.quick, cp);
       if (p_.ascii_quick[cp] != 0) p_.ascii_inert = false;
     }
+    if (form != 0) p_.not_inert = make_character_filter(p_.quick, TT_NQC_NOT_INERT);
     form_tables();
     p_.lower = s_.get<std::uint32_t>(TT_SECTION_NLOW);
     p_.lower_text = s_.get<std::uint32_t>(TT_SECTION_NLCP);

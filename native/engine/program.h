@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "byte_filters.h"
 #include "engine.h"
 #include "shared/bpe.h"
 #include "shared/boundary.h"
@@ -41,10 +42,8 @@ struct Matcher {
   Array<std::uint32_t> token;           // [nodes] index in added tokens, or none
   std::uint32_t root_child[256];        // child of the root by byte, or none
   std::vector<std::uint64_t> two_bytes; // bit first * 256 + second: a token begins so, or is `first` alone
-  std::uint8_t starts[256];             // 1: a token begins with this byte
-  std::uint32_t start_count = 0;        // distinct first bytes
-  std::uint8_t start_byte = 0;          // the one, when start_count is 1
-  bool empty() const { return start_count == 0; }
+  StartFilter starts;                   // of the same, wider
+  bool empty() const { return two_bytes.empty(); }
 };
 
 struct AddedToken {
@@ -78,6 +77,7 @@ struct Program {
   std::uint8_t ascii_lower[128];           // 0xFF: not a single ASCII character
   std::uint8_t ascii_quick[128];           // NQC of the ASCII characters
   bool ascii_inert = false;                // every ASCII character is inert and begins a unit
+  CharacterFilter not_inert;               // the others that are not inert, and few more
 
   // Added tokens: pass 0 on raw text, pass 1 on normalized text.
   Matcher matcher[2];

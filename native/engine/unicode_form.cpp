@@ -3,6 +3,7 @@
 // Alignment follows the reference's (character, change) pairs, through decomposition (the first code point replaces, further
 // ones are inserted), ordering (changes travel with their code points) and composition (changes add up, less one).
 #include <algorithm>
+#include <bit>
 #include <cstring>
 
 #include "counters.h"
@@ -158,29 +159,57 @@ void rewrite_unit(const Program& program, bool compose, const Segment& in, std::
 
 }  // namespace
 
-void rewrite_form(const Program& program, bool compose, const Segment& in, FormScratch& scratch, Rewriter& out) {
-  const std::uint8_t* const text = in.text;
+namespace {
+
+bool is_ascii(std::uint8_t byte) { return byte < 0x80; }
+
+std::uint8_t quick_bits(const Program& program, const std::uint8_t* character) {
+  std::uint32_t length;
+  return tt_trie(program.quick, tt_utf8_next(character, length));
+}
+
+// For programs whose form changes ASCII too: every character is looked at.
+void rewrite_each(const Program& program, bool compose, const Segment& in, FormScratch& scratch, Rewriter& out) {
   std::uint32_t unit = 0;    // where the current unit begins
   bool inert = true;         // so far
   for (std::uint32_t i = 0; i < in.size;) {
-    if (program.ascii_inert && inert) {  // ASCII begins a unit of its own: skip it eight bytes at a time
-      std::uint64_t eight;
-      while (in.size - i >= 8 && (std::memcpy(&eight, text + i, 8), (eight & 0x8080808080808080ull) == 0))
-        i += 8, unit = i - !TOKTIER_FAULT(form_ascii_unit);
-      if (i >= in.size) break;
-    }
-    std::uint32_t length = 1;
-    const std::uint8_t byte = text[i];
-    const std::uint8_t bits = byte < 0x80 ? program.ascii_quick[byte] : tt_trie(program.quick, tt_utf8_next(text + i, length));
+    const std::uint8_t bits = quick_bits(program, in.text + i);
     if ((bits & TT_NQC_INSIDE_UNIT) == 0) {
       if (!inert) rewrite_unit(program, compose, in, unit, i, scratch, out);
       unit = i;
       inert = true;
     }
     if ((bits & TT_NQC_NOT_INERT) != 0) inert = false;
-    i += length;
+    i += tt_utf8_length(in.text[i]);
   }
   if (!inert) rewrite_unit(program, compose, in, unit, in.size, scratch, out);
+}
+
+}  // namespace
+
+void rewrite_form(const Program& program, const ScanLanes& lanes, bool compose, const Segment& in, FormScratch& scratch,
+                  Rewriter& out) {
+  if (!program.ascii_inert) return rewrite_each(program, compose, in, scratch, out);
+  const std::uint8_t* const text = in.text;
+  std::uint32_t floor = 0;  // where the last unit that was rewritten ends
+  for (std::uint32_t searched = 0; searched < in.size;) {
+    std::uint64_t places;
+    const std::uint32_t block = lanes.find_characters(program.not_inert, text, searched, in.size, places);
+    for (; places != 0; places &= places - 1) {
+      const std::uint32_t at = block + static_cast<std::uint32_t>(std::countr_zero(places));
+      if (at < floor || (quick_bits(program, text + at) & TT_NQC_NOT_INERT) == 0) continue;
+      std::uint32_t begin = at, end = at;
+      while (begin > floor && (quick_bits(program, text + begin) & TT_NQC_INSIDE_UNIT) != 0)
+        do --begin;
+        while (tt_is_continuation(text[begin]));
+      if (TOKTIER_FAULT(form_ascii_unit) && begin >= 7 && std::all_of(text + begin - 7, text + begin + 1, is_ascii)) begin = at;
+      do end += tt_utf8_length(text[end]);
+      while (end < in.size && (quick_bits(program, text + end) & TT_NQC_INSIDE_UNIT) != 0);
+      rewrite_unit(program, compose, in, begin, end, scratch, out);
+      floor = end;
+    }
+    searched = in.size - block > 64 ? block + 64 : in.size;
+  }
 }
 
 }  // namespace toktier
