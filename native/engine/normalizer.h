@@ -34,7 +34,8 @@ struct FormScratch {
   struct Item {
     std::uint32_t cp;
     std::int32_t change;  // 1: inserted, 0: replaces one character, -n: replaces one and removes the n after it
-    std::uint32_t combining_class;
+    std::uint8_t combining_class;
+    bool is_second;       // of some composition
   };
   Scratch<Item> items, sorted;
   Scratch<std::uint32_t> positions;  // of the characters of the window

@@ -254,6 +254,9 @@ class Opener {
     check_scalars("NDCP", f.decomposed, 1, 1);
     check_ascending("NCMP", f.compositions, 3, 2);
     check_scalars("NCMP", f.compositions, 3, 3);
+    // The index of them (form_index.h) has 16 bits for a row; Unicode has fewer than 20,000 of each.
+    require(f.decompositions.size / 3 < 0xFFFF, "NDEC", "it is longer than any Unicode has it");
+    require(f.compositions.size / 3 < 0xFFFF, "NCMP", "it is longer than any Unicode has it");
   }
 
   void model() {
@@ -400,6 +403,11 @@ std::shared_ptr<const Program> open_program(const std::uint8_t* data, std::size_
   auto program = std::make_shared<Program>();
   Opener(sections, *program).run();
   plant_in_tables(*program);
+  for (const NormalizerOp& op : program->normalizer)
+    if (op.kind <= TT_NORMALIZER_NFKD) {
+      program->form_index.build(program->form);
+      break;
+    }
   return program;
 }
 

@@ -6,6 +6,7 @@
 
 #include "byte_filters.h"
 #include "engine.h"
+#include "form_index.h"
 #include "shared/bpe.h"
 #include "shared/boundary.h"
 #include "shared/cuts.h"
@@ -73,6 +74,7 @@ struct Program {
   std::vector<NormalizerOp> normalizer;
   TtTrie<std::uint8_t> quick{};  // NQC
   FormTables form{};
+  FormIndex form_index;                    // of them
   Array<std::uint32_t> lower, lower_text;  // rows code point, offset, length
   std::uint8_t ascii_lower[128];           // 0xFF: not a single ASCII character
   std::uint8_t ascii_quick[128];           // NQC of the ASCII characters

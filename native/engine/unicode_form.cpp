@@ -16,40 +16,13 @@ namespace {
 
 using Item = FormScratch::Item;
 
-// Index of the row with this key in rows sorted by their first column, or `count`.
-std::size_t find_row(Array<std::uint32_t> rows, std::size_t columns, std::uint32_t key) {
-  const std::size_t count = rows.size / columns;
-  std::size_t low = 0, high = count;
-  while (low < high) {
-    const std::size_t middle = (low + high) / 2;
-    if (rows[middle * columns] < key)
-      low = middle + 1;
-    else
-      high = middle;
-  }
-  return low < count && rows[low * columns] == key ? low : count;
-}
-
-std::uint32_t combining_class(const FormTables& form, std::uint32_t cp) {
-  if (form.classes.size == 0 || cp < form.classes[0]) return 0;
-  const std::size_t row = find_row(form.classes, 2, cp);
-  return row * 2 < form.classes.size ? form.classes[row * 2 + 1] : 0;
-}
-
-std::uint32_t composite(const FormTables& form, std::uint32_t first, std::uint32_t second) {
-  const std::size_t count = form.compositions.size / 3;
-  const std::uint64_t key = std::uint64_t{first} << 32 | second;
-  std::size_t low = 0, high = count;
-  while (low < high) {
-    const std::size_t middle = (low + high) / 2;
-    const std::uint32_t* row = form.compositions.data + middle * 3;
-    if ((std::uint64_t{row[0]} << 32 | row[1]) < key)
-      low = middle + 1;
-    else
-      high = middle;
-  }
-  const std::uint32_t* row = form.compositions.data + low * 3;
-  return low < count && row[0] == first && row[1] == second ? row[2] : TT_NONE;
+// The primary composite of two characters, or TT_NONE. Ascending by (first, second), so the few of one first are.
+std::uint32_t composite(const Program& program, std::uint32_t first, std::uint32_t second) {
+  const FormInfo& info = program.form_index[first];
+  const std::uint32_t* row = program.form.compositions.data + std::size_t{info.first} * 3;
+  for (std::uint32_t left = info.first_count; left != 0 && row[1] <= second; --left, row += 3)
+    if (row[1] == second) return row[2];
+  return TT_NONE;
 }
 
 // Stable order by combining class of each run of marks. Short runs by insertion; long ones by counting, so that a text of
@@ -84,14 +57,14 @@ void order_marks(FormScratch& s) {
 }
 
 // Canonical composition in place: a starter takes in every later mark that is not blocked and has a composite with it.
-void compose_items(const FormTables& form, Scratch<Item>& items) {
+void compose_items(const Program& program, Scratch<Item>& items) {
   constexpr std::size_t nothing = static_cast<std::size_t>(-1);
   std::size_t kept = 0, starter = nothing;
   std::uint32_t last_class = 0;  // of what stands between the starter and here; 0: nothing
   for (std::size_t i = 0; i < items.size(); ++i) {
     const Item item = items[i];
-    if (starter != nothing && (last_class == 0 || last_class < item.combining_class + TOKTIER_FAULT(form_blocked))) {
-      const std::uint32_t made = composite(form, items[starter].cp, item.cp);
+    if (item.is_second && starter != nothing && (last_class == 0 || last_class < item.combining_class + TOKTIER_FAULT(form_blocked))) {
+      const std::uint32_t made = composite(program, items[starter].cp, item.cp);
       if (made != TT_NONE) {
         items[starter].cp = made;
         items[starter].change += item.change - 1;
@@ -109,29 +82,47 @@ void compose_items(const FormTables& form, Scratch<Item>& items) {
   items.resize(kept);
 }
 
+// True when nothing in the unit decomposes or composes and its marks are in order, as in most text with marks: it stays as it is.
+bool is_ordered(const Program& program, bool compose, const Segment& in, std::uint32_t begin, std::uint32_t end) {
+  std::uint8_t last = 0;
+  for (std::uint32_t i = begin; i < end;) {
+    std::uint32_t length;
+    const FormInfo& info = program.form_index[tt_utf8_next(in.text + i, length)];
+    if (info.decomposition != 0 || (compose && info.is_second != 0)) return false;
+    if (info.combining_class != 0 && info.combining_class < last) return false;
+    last = info.combining_class;
+    i += length;
+  }
+  return true;
+}
+
 // Normalizes the unit in[begin, end) and tells `out` when it changes.
 void rewrite_unit(const Program& program, bool compose, const Segment& in, std::uint32_t begin, std::uint32_t end,
                   FormScratch& s, Rewriter& out) {
   const FormTables& form = program.form;
+  if (is_ordered(program, compose, in, begin, end)) return;
   s.items.clear();
   s.positions.clear();
   for (std::uint32_t i = begin; i < end;) {
     std::uint32_t length;
     const std::uint32_t cp = tt_utf8_next(in.text + i, length);
     s.positions.push(i);
-    const std::size_t row = find_row(form.decompositions, 3, cp);
-    if (row * 3 == form.decompositions.size) {
-      s.items.push({cp, 0, combining_class(form, cp)});
+    const FormInfo& info = program.form_index[cp];
+    if (info.decomposition == 0) {
+      s.items.push({cp, 0, info.combining_class, info.is_second != 0});
     } else {
-      const std::uint32_t* const parts = form.decomposed.data + form.decompositions[row * 3 + 1];
-      const std::uint32_t count = form.decompositions[row * 3 + 2];
-      for (std::uint32_t k = 0; k < count; ++k) s.items.push({parts[k], k == 0 ? 0 : 1, combining_class(form, parts[k])});
+      const std::uint32_t* const row = form.decompositions.data + (std::size_t{info.decomposition} - 1) * 3;
+      for (std::uint32_t k = 0; k < row[2]; ++k) {
+        const std::uint32_t part = form.decomposed[row[1] + k];
+        const FormInfo& of_part = program.form_index[part];
+        s.items.push({part, k == 0 ? 0 : 1, of_part.combining_class, of_part.is_second != 0});
+      }
     }
     i += length;
   }
   TOKTIER_COUNT(normalizer_steps, s.items.size());
   order_marks(s);
-  if (compose) compose_items(form, s.items);
+  if (compose) compose_items(program, s.items);
 
   SegmentBuffer& made = s.rewritten;
   made.text.clear();
