@@ -52,6 +52,9 @@ class Program:
 
         More text on either side adds cuts and takes none away. InvalidText as `EncoderBase.encode`.
         """
+    def joins(self, text: _Text) -> bytes:
+        """For each character but the first, 1 where a merge may join it to the one before it, by the program's filter;
+        0 is certain, 1 is not. Pieces, normalizer and added tokens are not looked at."""
     def decode(self, ids: Iterable[int] | _Buffer, skip_special_tokens: bool = True) -> str:
         """Text of ids. InvalidToken for what is no integer from 0 to 2**32 - 1; ids without a token are passed over."""
     def id_to_token(self, id: int) -> str | None: ...
@@ -205,10 +208,11 @@ def build_bpe(
     rank order, every pair once, its last place. initial: byte-level u32[256], symbol of each byte or 0xFFFFFFFF; else
     u32 rows (code point, id). byte_fallback: u32[256] or empty. unk_id: the unknown token.
 
-    Returns the sections PAIR PHSH VHSH TFLG RAWO RAWB STRO STRB and JBYT or JSYM (neither where nothing proves a cut);
+    Returns the sections of merges (MDIS MENT MPRD, or PAIR), look-ups (PLIN PKEY VLIN, or PHSH VHSH), TFLG RAWO RAWB STRO
+    STRB, and JBYT or JSYM, JCHR, JFRG (none where nothing proves a cut);
     the rules that can fire, as rows of `merges` in rank order; and statistics: merges, live, dead, kept_unproved (of
     live: rules that a fallback or unknown symbol may reach), tokens (of the model), reachable, unreachable (by merges
-    alone), monotone, max_piece (bytes, for CONF), join ("JBYT", "JSYM" or None). ValueError, one sentence, for tables
+    alone), monotone, max_piece (bytes) and pair_seed (for CONF), join ("JBYT", "JSYM" or None). ValueError, one sentence, for tables
     that no tokenizer.json can mean.
     """
 

@@ -54,17 +54,12 @@ TT_HD TtCutChar tt_cut_char(const TtCuts& t, tt_u32 cp) {
   return c;
 }
 
-TT_HD tt_u8 tt_first_byte(tt_u32 cp) {
-  return static_cast<tt_u8>(cp < 0x80 ? cp : cp < 0x800 ? 0xC0 | cp >> 6 : cp < 0x10000 ? 0xE0 | cp >> 12 : 0xF0 | cp >> 18);
-}
-TT_HD tt_u8 tt_last_byte(tt_u32 cp) { return static_cast<tt_u8>(cp < 0x80 ? cp : 0x80 | (cp & 0x3F)); }
-
 // TtEdge of the tokens, of either pass, that may end with the character, and that may begin with it.
 TT_HD tt_u32 tt_cut_ends(const TtCuts& t, const TtCutChar& c) {
   return t.token_edges[tt_last_byte(c.raw)] | t.token_edges[tt_last_byte(c.image)];
 }
 TT_HD tt_u32 tt_cut_begins(const TtCuts& t, const TtCutChar& c) {
-  return t.token_edges[tt_first_byte(c.raw)] | t.token_edges[tt_first_byte(c.image)];
+  return t.token_edges[tt_lead_byte(c.raw)] | t.token_edges[tt_lead_byte(c.image)];
 }
 
 // True unless a match of an added token may end with the character, the white space that it takes in included.
@@ -77,8 +72,8 @@ TT_HD bool tt_cut_no_match_begins(const TtCuts& t, const TtCutChar& c) {
 
 // True when no match of an added token reaches across the bar, looks across it or takes in white space across it.
 TT_HD bool tt_cut_tokens(const TtCuts& t, const TtCutChar& left, const TtCutChar& right) {
-  if (tt_bytes_join(t.token_pairs, tt_last_byte(left.raw), tt_first_byte(right.raw)) ||
-      tt_bytes_join(t.token_pairs, tt_last_byte(left.image), tt_first_byte(right.image)))
+  if (tt_bytes_join(t.token_pairs, tt_last_byte(left.raw), tt_lead_byte(right.raw)) ||
+      tt_bytes_join(t.token_pairs, tt_last_byte(left.image), tt_lead_byte(right.image)))
     return false;
   const tt_u32 ends = tt_cut_ends(t, left), begins = tt_cut_begins(t, right);
   if ((ends & TT_EDGE_ENDS_WORD) != 0 && (right.chars & TT_CHAR_WORD) != 0) return false;
@@ -91,7 +86,7 @@ TT_HD bool tt_cut_tokens(const TtCuts& t, const TtCutChar& left, const TtCutChar
 
 // True when no merge joins the two characters, so that a piece may be cut between them.
 TT_HD bool tt_cut_apart(const TtCuts& t, tt_u32 left, tt_u32 right) {
-  if (t.join == TT_JOIN_BYTES) return !tt_bytes_join(t.join_bytes, tt_last_byte(left), tt_first_byte(right));
+  if (t.join == TT_JOIN_BYTES) return !tt_bytes_join(t.join_bytes, tt_last_byte(left), tt_lead_byte(right));
   if (t.join != TT_JOIN_SYMBOLS) return false;
   // A character without symbol of its own may fuse with others or vanish.
   const tt_u32 a = tt_trie(t.symbol, left), b = tt_trie(t.symbol, right);

@@ -4,6 +4,13 @@
 #pragma once
 #include "target.h"
 
+// A look-up is one random access to a table of megabytes; on a host the next ones are asked for ahead.
+#if defined(__GNUC__) && !defined(__CUDACC_RTC__) && !defined(__CUDACC__)
+#define TT_PREFETCH(address) __builtin_prefetch(address)
+#else
+#define TT_PREFETCH(address) static_cast<void>(0)
+#endif
+
 constexpr tt_u64 TT_HASH_A = 0x9E3779B97F4A7C15ull;
 constexpr tt_u64 TT_HASH_B = 0xD6E8FEB86659FD93ull;
 

@@ -163,21 +163,7 @@ struct TtBoundary {
   tt_u32 n_class, n_left, n_right, left_start, right_end, n_token, token_start;
 };
 
-// Open-addressing tables; mask = capacity - 1. At least one slot is empty, so probing ends.
-struct TtPairTable {
-  const tt_u32* slots;  // [capacity * 4]: left, right, rank, product
-  tt_u32 mask;
-  // Optional (null): bit `hash >> filter_shift` is set for every rule. Most pairs of symbols do not merge, and a filter that
-  // stays in a near cache says so without touching the table.
-  const tt_u64* filter;
-  tt_u32 filter_shift;
-};
-struct TtPieceTable {
-  const tt_u32* slots;  // [capacity]: id or TT_NONE
-  tt_u32 mask;
-  const tt_u32* raw_offset;  // RAWO
-  const tt_u8* raw;          // RAWB
-};
+// Open addressing; mask = capacity - 1. At least one slot is empty, so probing ends.
 struct TtJoinTable {
   const tt_u32* slots;  // [capacity * 2]: symbols side by side; empty: first = TT_NONE
   tt_u32 mask;

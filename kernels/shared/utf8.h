@@ -7,6 +7,11 @@ TT_HD bool tt_is_continuation(tt_u8 byte) { return (byte & 0xC0) == 0x80; }
 // Length in bytes of the character that starts with `lead`.
 TT_HD tt_u32 tt_utf8_length(tt_u8 lead) { return lead < 0x80 ? 1 : lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : 4; }
 
+TT_HD tt_u8 tt_lead_byte(tt_u32 cp) {
+  return static_cast<tt_u8>(cp < 0x80 ? cp : cp < 0x800 ? 0xC0 | cp >> 6 : cp < 0x10000 ? 0xE0 | cp >> 12 : 0xF0 | cp >> 18);
+}
+TT_HD tt_u8 tt_last_byte(tt_u32 cp) { return static_cast<tt_u8>(cp < 0x80 ? cp : 0x80 | (cp & 0x3F)); }
+
 // Code point at p; `length` receives its bytes.
 TT_HD tt_u32 tt_utf8_next(const tt_u8* p, tt_u32& length) {
   const tt_u32 b0 = p[0];

@@ -88,9 +88,17 @@ nb::tuple build_bpe(const nb::list& raw, const nb::list& strings, nb::handle fla
     throw nb::value_error(error.what.c_str());
   }
   nb::dict sections;
-  sections["PAIR"] = as_bytes(tables.pair);
+  sections["PAIR"] = as_bytes(tables.merges.slots);
+  sections["MDIS"] = as_bytes(tables.merges.displacement);
+  sections["MENT"] = as_bytes(tables.merges.entries);
+  sections["MPRD"] = as_bytes(tables.merges.product);
+  sections["PLIN"] = as_bytes(tables.plin);
+  sections["PKEY"] = as_bytes(tables.pkey);
   sections["PHSH"] = as_bytes(tables.phsh);
+  sections["VLIN"] = as_bytes(tables.vlin);
   sections["VHSH"] = as_bytes(tables.vhsh);
+  sections["JCHR"] = as_bytes(tables.jchr);
+  sections["JFRG"] = as_bytes(tables.jfrg);
   sections["TFLG"] = as_bytes(tables.tflg);
   sections["RAWO"] = as_bytes(input.raw.offsets);
   sections["RAWB"] = as_bytes(input.raw.bytes);
@@ -110,6 +118,7 @@ nb::tuple build_bpe(const nb::list& raw, const nb::list& strings, nb::handle fla
   statistics["unreachable"] = s.unreachable;
   statistics["monotone"] = s.monotone;
   statistics["max_piece"] = s.max_piece;
+  statistics["pair_seed"] = tables.merges.seed;
   statistics["join"] = join == nullptr ? nb::object(nb::none()) : nb::object(nb::str(join));
   return nb::make_tuple(sections, as_bytes(tables.live_merges), statistics);
 }

@@ -11,6 +11,7 @@
 #include "bind/ids.h"
 #include "bind/text.h"
 #include "engine/cuts.h"
+#include "engine/joins.h"
 
 namespace nb = nanobind;
 
@@ -89,6 +90,20 @@ nb::tuple cuts_of(const ProgramOwner& owner, nb::handle text, bool continued) {
   }
   return nb::make_tuple(nb::steal(list_of_ids(positions.data(), Py_ssize_t(positions.size()))),
                         nb::bytes(kinds.data(), kinds.size()));
+}
+
+nb::bytes joins_of(const ProgramOwner& owner, nb::handle text) {
+  const Ref taken = take_text(text.ptr());
+  if (!taken) throw nb::python_error();
+  TextBuffer buffer;
+  std::string_view utf8;
+  TextFault fault{};
+  if (!utf8_of(taken.get(), buffer, utf8, fault)) {
+    set_invalid_text(fault);
+    throw nb::python_error();
+  }
+  const std::string joins = list_joins(owner.program(), utf8);
+  return nb::bytes(joins.data(), joins.size());
 }
 
 nb::object decode_ids(const ProgramOwner& owner, nb::handle ids, bool skip_special_tokens) {
@@ -199,6 +214,7 @@ void register_program(nb::module_& m) {
       nb::class_<ProgramOwner>(m, "Program", nb::is_final())
           .def(nb::init<nb::handle, std::optional<std::string>>(), nb::arg("buffer").none(), nb::arg("level") = nb::none())
           .def("split", &split_text, nb::arg("text").none(), nb::arg("two_pass") = false)
+          .def("joins", &joins_of, nb::arg("text").none())
           .def("cuts", &cuts_of, nb::arg("text").none(), nb::arg("continued") = false)
           .def("decode", &decode_ids, nb::arg("ids").none(), nb::arg("skip_special_tokens") = true)
           .def("id_to_token", &token_of, nb::arg("id").none())

@@ -13,11 +13,12 @@
 #include "compile/bpe_tables.h"
 
 #include <algorithm>
-#include <cstring>
 #include <string_view>
 
+#include "compile/join_filter.h"
 #include "compile/merge_proof.h"
 #include "compile/probing.h"
+#include "compile/string_tables.h"
 #include "engine/engine.h"
 #include "shared/hash.h"
 #include "shared/layout.h"
@@ -32,13 +33,7 @@ constexpr std::uint32_t kCodePoints = 0x110000;
 [[noreturn]] void fail(std::string what) { throw CompileError{std::move(what)}; }
 std::string number(std::uint64_t n) { return std::to_string(n); }
 
-std::string_view at(const Blob& blob, std::size_t i) {
-  return {reinterpret_cast<const char*>(blob.bytes.data()) + blob.offsets[i], blob.offsets[i + 1] - blob.offsets[i]};
-}
-
-std::uint64_t hash_of(std::string_view s) {
-  return tt_hash_bytes(reinterpret_cast<const tt_u8*>(s.data()), tt_u32(s.size()));
-}
+std::string_view at(const Blob& blob, std::size_t i) { return string_at(blob, i); }
 
 std::uint64_t capacity_for(std::uint64_t entries) {
   std::uint64_t capacity = 2;
@@ -79,31 +74,6 @@ std::string encode(std::uint32_t cp) {
   }
   return s;
 }
-
-// Open addressing over ids, keyed by a byte string. The first id of a string keeps it.
-class StringTable {
- public:
-  StringTable(const Blob& blob, std::uint64_t entries)
-      : blob_(blob), slots_(capacity_for(entries), kNone), hashes_(slots_.size()), mask_(slots_.size() - 1) {}
-
-  // The id that already has this string, or `id` when it was added.
-  std::uint32_t add(std::uint32_t id) {
-    const std::string_view key = at(blob_, id);
-    const std::uint64_t hash = hash_of(key);
-    Probe probe(hash, mask_);
-    for (; slots_[probe.at()] != kNone; probe.next())
-      if (hashes_[probe.at()] == std::uint32_t(hash >> 32) && at(blob_, slots_[probe.at()]) == key) return slots_[probe.at()];
-    slots_[probe.at()] = id;
-    hashes_[probe.at()] = std::uint32_t(hash >> 32);
-    return id;
-  }
-  std::vector<std::uint32_t> take() { return std::move(slots_); }
-
- private:
-  const Blob& blob_;
-  std::vector<std::uint32_t> slots_, hashes_;
-  std::uint64_t mask_;
-};
 
 class Builder {
  public:
@@ -265,17 +235,11 @@ class Builder {
     }
     s.live = out_.live_merges.size() / 3;
     s.dead = s.merges - s.live;
-    out_.pair.assign(s.live == 0 ? 0 : 4 * capacity_for(s.live), 0);
-    const std::uint64_t mask = out_.pair.size() / 4 - 1;
-    for (std::size_t i = 0; i < out_.pair.size(); i += 4) out_.pair[i] = kNone;
     for (std::uint32_t rank = 0; rank < s.live; ++rank) {
       const std::uint32_t* rule = out_.live_merges.data() + 3 * std::size_t(rank);
       if (made_at[rule[0]] > rank || made_at[rule[1]] > rank) s.monotone = false;
-      Probe probe(tt_hash_pair(rule[0], rule[1]), mask);
-      while (out_.pair[4 * probe.at()] != kNone) probe.next();
-      const std::uint32_t slot[4] = {rule[0], rule[1], rank, rule[2]};
-      std::memcpy(out_.pair.data() + 4 * probe.at(), slot, sizeof slot);
     }
+    out_.merges = build_pair_table(out_.live_merges, n_);
   }
 
   void look_ups() {
@@ -289,7 +253,9 @@ class Builder {
         if (other != id) fail("tokens " + number(other) + " and " + number(id) + " have the same text");
         out_.statistics.max_piece = std::max(out_.statistics.max_piece, std::uint32_t(at(in_.raw, id).size()));
       }
-      out_.phsh = table.take();
+      out_.plin = table.take_lines();
+      out_.phsh = table.take_slots();
+      if (!out_.plin.empty()) out_.pkey = piece_keys(in_.raw, out_.tflg, TT_TOKEN_WHOLE_PIECE);
     }
     if (existing != 0) {
       StringTable table(in_.strings, existing);
@@ -301,13 +267,21 @@ class Builder {
           if (other != id && (out_.tflg[other] & out_.tflg[id] & TT_TOKEN_MODEL) != 0)
             fail("tokens " + number(other) + " and " + number(id) + " of the model have the same string");
         }
-      out_.vhsh = table.take();
+      out_.vlin = table.take_lines();
+      out_.vhsh = table.take_slots();
     }
   }
 
   void cuts() {
     if (out_.statistics.kept_unproved != 0) return;
     const std::vector<std::uint32_t>& live = out_.live_merges;
+    bool spelled = true;  // every byte of UTF-8 has a symbol
+    for (std::uint32_t b = 0; in_.byte_level && b < 0xF5; ++b) spelled &= symbols_[b] != kNone || b == 0xC0 || b == 0xC1;
+    if (spelled) {
+      JoinFilter filter = build_join_filter(live, in_.raw);
+      out_.jchr = std::move(filter.pairs);
+      out_.jfrg = std::move(filter.fragments);
+    }
     if (in_.byte_level) {
       out_.jbyt.assign(8192, 0);
       const auto set = [&](std::uint32_t a, std::uint32_t b) { out_.jbyt[a * 32 + b / 8] |= std::uint8_t(1u << b % 8); };

@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "compile/pair_table.h"
+
 namespace toktier::compile {
 
 // Input that no tokenizer.json can mean: one sentence.
@@ -40,7 +42,10 @@ struct BpeStatistics {
 };
 
 struct BpeTables {
-  std::vector<std::uint32_t> pair, phsh, vhsh, jsym;
+  PairTable merges;
+  std::vector<std::uint32_t> plin, phsh, vlin, vhsh;  // lines, or the wide form of each
+  std::vector<std::uint64_t> pkey;
+  std::vector<std::uint32_t> jsym, jchr, jfrg;
   std::vector<std::uint8_t> tflg, jbyt;  // jbyt, jsym: both empty when there are no cuts inside a piece
   std::vector<std::uint32_t> live_merges;  // rows left, right, product of the rules kept, in rank order
   BpeStatistics statistics;

@@ -9,6 +9,7 @@
 namespace toktier::compile {
 
 constexpr std::uint32_t kLongestProbe = 1024;
+constexpr const char* kKeysMeet = "a thousand keys meet in one place of a hash table: the file was made to be slow";
 
 class Probe {
  public:
@@ -16,7 +17,7 @@ class Probe {
   std::uint64_t at() const { return at_; }
   void next() {
     if (++steps_ > kLongestProbe)
-      throw CompileError{"a thousand keys meet in one place of a hash table: the file was made to be slow"};
+      throw CompileError{kKeysMeet};
     at_ = (at_ + 1) & mask_;
   }
 

@@ -17,7 +17,7 @@ std::string_view view(const Segment& segment, std::uint32_t begin, std::uint32_t
 
 TtMerge find_merge(const Program& program, RankSwap swap, std::uint32_t left, std::uint32_t right) {
   TtMerge found = tt_find_merge(program.pairs, left, right);
-  if (found.rank != TT_NONE) found.rank = swap(found.rank);
+  if (found.rank != TT_NONE) found.rank = swap(program.rank_of(found.rank));
   return found;
 }
 

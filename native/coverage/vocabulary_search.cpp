@@ -39,12 +39,11 @@ Outcome outcome_of(Obstacle obstacle) {
 
 std::vector<Rule> rules_of(const Program& program) {
   std::vector<Rule> rules;
-  for (std::uint64_t slot = 0; slot <= program.pairs.mask; ++slot) {
-    const std::uint32_t* s = program.pairs.slots + 4 * slot;
-    if (s[0] == TT_NONE) continue;
-    if (s[2] >= rules.size()) rules.resize(std::size_t(s[2]) + 1);
-    rules[s[2]] = {s[0], s[1], s[3]};
-  }
+  tt_each_rule(program.pairs, [&](std::uint32_t left, std::uint32_t right, std::uint32_t order) {
+    const std::uint32_t rank = program.rank_of(order);
+    if (rank >= rules.size()) rules.resize(std::size_t(rank) + 1);
+    rules[rank] = {left, right, tt_product(program.pairs, order)};
+  });
   return rules;
 }
 

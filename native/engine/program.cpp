@@ -4,6 +4,7 @@
 #include "program.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "faults.h"
 #include "program_check.h"
@@ -18,8 +19,12 @@ const std::uint16_t zero_stage1[TT_TRIE_STAGE1] = {};
 const std::uint8_t zero_stage2[TT_TRIE_BLOCK] = {};
 const std::uint8_t zero_bytes[8192] = {};  // GPAR and GBYT
 const std::uint32_t empty_slots[4] = {TT_NONE, TT_NONE, TT_NONE, TT_NONE};
+const std::uint8_t no_displacement[2] = {};
+const tt_u64 no_entry[1] = {TT_NO_PAIR};
+alignas(64) const std::uint32_t empty_line[TT_LINE_SLOTS] = {
+    TT_NONE, TT_NONE, TT_NONE, TT_NONE, TT_NONE, TT_NONE, TT_NONE, TT_NONE,
+    TT_NONE, TT_NONE, TT_NONE, TT_NONE, TT_NONE, TT_NONE, TT_NONE, TT_NONE};
 
-constexpr std::uint32_t most_filter_bits = 20;       // log2: 128 KiB
 constexpr std::uint32_t longest_decomposition = 64;  // Unicode has 18; bounds what one hostile record can blow up
 
 class Opener {
@@ -34,6 +39,7 @@ class Opener {
     added_tokens();
     normalizer();
     model();
+    join_filter();
     cuts();
     after();
     decoder();
@@ -146,15 +152,29 @@ class Opener {
     check_utf8("STRB", p_.string_bytes);
     check_starts("STRO", p_.string_bytes, p_.string_offset);
     check_below("TFLG", p_.token_flags, 64);
-    p_.pieces = look_up(TT_SECTION_PHSH, p_.raw_offset, p_.raw_bytes);
-    p_.strings = look_up(TT_SECTION_VHSH, p_.string_offset, p_.string_bytes);
+    const auto keys = s_.get<tt_u64>(TT_SECTION_PKEY);
+    p_.pieces = look_up(TT_SECTION_PLIN, TT_SECTION_PHSH, p_.raw_offset, p_.raw_bytes);
+    require(keys.size == (s_.has(TT_SECTION_PLIN) ? 2 * ids : 0), "PKEY", "it has the wrong length");
+    if (keys.size != 0) p_.pieces.keys = keys.data;
+    p_.strings = look_up(TT_SECTION_VLIN, TT_SECTION_VHSH, p_.string_offset, p_.string_bytes);
   }
 
-  TtPieceTable look_up(TtSection section, Array<std::uint32_t> offsets, Array<std::uint8_t> bytes) const {
-    const auto slots = s_.get<std::uint32_t>(section);
-    check_hash(section_names[section], slots, 1, p_.n_ids);
-    if (slots.size == 0) return {empty_slots, 0, offsets.data, bytes.data};
-    return {slots.data, static_cast<std::uint32_t>(slots.size - 1), offsets.data, bytes.data};
+  // Lines where there are any, else the wide form.
+  TtPieceTable look_up(TtSection lines, TtSection wide, Array<std::uint32_t> offsets, Array<std::uint8_t> bytes) const {
+    const auto line = s_.get<std::uint32_t>(lines), slots = s_.get<std::uint32_t>(wide);
+    TtPieceTable table{empty_line, 1, nullptr, nullptr, 0, offsets.data, bytes.data};
+    require(line.size == 0 || slots.size == 0, section_names[wide], "it stands beside its compact form");
+    check_lines(section_names[lines], line, p_.n_ids);
+    check_hash(section_names[wide], slots, 1, p_.n_ids);
+    if (line.size != 0) {
+      table.lines = line.data;
+      table.n_lines = static_cast<std::uint32_t>(line.size / TT_LINE_SLOTS);
+    } else if (slots.size != 0) {
+      table.lines = nullptr;
+      table.slots = slots.data;
+      table.mask = static_cast<std::uint32_t>(slots.size - 1);
+    }
+    return table;
   }
 
   void added_tokens() {
@@ -260,9 +280,7 @@ class Opener {
   }
 
   void model() {
-    const auto pairs = s_.get<std::uint32_t>(TT_SECTION_PAIR);
-    check_pairs(pairs, p_.n_ids);
-    pair_table(pairs);
+    pair_table();
     const std::uint32_t join = p_.conf[TT_CONF_JOIN_KIND];
     if (p_.conf[TT_CONF_MODEL] == TT_MODEL_BYTE_LEVEL) {
       const auto symbols = s_.get<std::uint32_t>(TT_SECTION_BSYM);
@@ -303,21 +321,49 @@ class Opener {
     }
   }
 
-  void pair_table(Array<std::uint32_t> pairs) {
-    p_.pairs = {empty_slots, 0, nullptr, 0};
-    if (pairs.size == 0) return;
-    const std::uint64_t capacity = pairs.size / 4;
-    // As many bits as slots, within what a second-level cache keeps: at most one pair in five passes without a rule.
-    std::uint32_t log = 6;
-    while (log < most_filter_bits && (std::uint64_t{1} << log) < capacity * 2) ++log;
-    p_.pair_filter.assign((std::size_t{1} << log) / 64, 0);
-    const std::uint32_t shift = 64 - log;
-    for (std::uint64_t i = 0; i < pairs.size; i += 4) {
-      if (pairs[i] == TT_NONE) continue;
-      const std::uint64_t bit = tt_hash_pair(pairs[i], pairs[i + 1]) >> shift;
-      p_.pair_filter[bit >> 6] |= std::uint64_t{1} << (bit & 63);
+  void pair_table() {
+    const auto wide = s_.get<std::uint32_t>(TT_SECTION_PAIR), product = s_.get<std::uint32_t>(TT_SECTION_MPRD);
+    const auto displacement = s_.get<std::uint8_t>(TT_SECTION_MDIS);
+    const auto entries = s_.get<tt_u64>(TT_SECTION_MENT);
+    check_each_id("MPRD", product, p_.n_ids);
+    TtPairTable& t = p_.pairs;
+    t = TtPairTable{no_displacement, no_entry, product.size == 0 ? nullptr : product.data, {}, 31, 1, empty_slots, 0};
+    const std::uint64_t orders = product.size == 0 ? p_.n_ids : product.size;
+    tt_pair_multipliers(p_.conf[TT_CONF_PAIR_SEED], t.multiply);
+    if (wide.size != 0) {
+      require(displacement.size == 0 && entries.size == 0, "PAIR", "it stands beside its compact form");
+      check_wide_pairs(wide, p_.n_ids, orders);
+      t.displacement = nullptr;
+      t.slots = wide.data;
+      t.mask = static_cast<std::uint32_t>(wide.size / 3 - 1);
+    } else if (entries.size != 0 || displacement.size != 0) {
+      check_pairs(displacement, entries, p_.n_ids, orders);
+      t.displacement = displacement.data;
+      t.entries = entries.data;
+      t.n_entries = static_cast<std::uint32_t>(entries.size);
+      for (t.bucket_shift = 31; std::uint64_t{1} << (32 - t.bucket_shift) < displacement.size;) --t.bucket_shift;
     }
-    p_.pairs = {pairs.data, static_cast<std::uint32_t>(capacity - 1), p_.pair_filter.data(), shift};
+  }
+
+  // After the symbols of characters.
+  void join_filter() {
+    const auto pairs = s_.get<std::uint32_t>(TT_SECTION_JCHR), fragments = s_.get<std::uint32_t>(TT_SECTION_JFRG);
+    if (pairs.size == 0) {
+      require(fragments.size == 0, "JFRG", "it stands without JCHR");
+      return;
+    }
+    TtJoinFilter& t = p_.joins;
+    t.pairs = pairs.data;
+    t.pair_shift = check_bit_set("JCHR", pairs);
+    if (fragments.size != 0) {
+      t.fragments = fragments.data;
+      t.fragment_shift = check_bit_set("JFRG", fragments);
+    }
+    if (p_.conf[TT_CONF_MODEL] == TT_MODEL_BYTE_LEVEL) return;
+    // A character without symbol becomes byte-fallback symbols, which no rule touches, when every byte has one.
+    bool falls_back = p_.fallback.size != 0;
+    for (std::uint32_t b = 0; falls_back && b < 0xF5; ++b) falls_back = p_.fallback[b] != TT_NONE || b == 0xC0 || b == 0xC1;
+    if (!falls_back) t.symbol = p_.char_symbol;
   }
 
   void cuts() {
@@ -397,6 +443,17 @@ class Opener {
 };
 
 }  // namespace
+
+std::uint32_t Program::rank_of(std::uint32_t order) const {
+  if (pairs.product != nullptr) return order;
+  std::call_once(ranked_, [this] {
+    ranks_.assign(n_ids, 0);
+    tt_each_rule(pairs, [this](std::uint32_t, std::uint32_t, std::uint32_t o) { ranks_[o] = 1; });
+    std::uint32_t rank = 0;
+    for (std::uint32_t& r : ranks_) rank += std::exchange(r, rank);
+  });
+  return ranks_[order];
+}
 
 std::shared_ptr<const Program> open_program(const std::uint8_t* data, std::size_t size) {
   const Sections sections = read_sections(data, size);

@@ -2,6 +2,7 @@
 // opened (all of it linear in the file, none of it written afterwards). Internal to native/engine; callers use engine.h.
 #pragma once
 #include <cstdint>
+#include <mutex>
 #include <vector>
 
 #include "byte_filters.h"
@@ -10,6 +11,7 @@
 #include "shared/bpe.h"
 #include "shared/boundary.h"
 #include "shared/cuts.h"
+#include "shared/join_filter.h"
 #include "shared/layout.h"
 #include "shared/trie.h"
 #include "shared/utf8.h"
@@ -89,16 +91,16 @@ struct Program {
   Array<std::uint32_t> string_offset, raw_offset;
   Array<std::uint8_t> string_bytes, raw_bytes, token_flags;
   TtPieceTable pieces{};
-  TtPieceTable strings{};  // VHSH over STRO/STRB
+  TtPieceTable strings{};  // over STRO/STRB
 
   // Model.
   TtPairTable pairs{};
-  std::vector<tt_u64> pair_filter;
   bool all_bytes = false;                  // every byte has an initial symbol
   const std::uint32_t* byte_symbol = nullptr;
   TtTrie<std::uint32_t> char_symbol{};
   Array<std::uint32_t> fallback;           // [256] or empty
   std::uint32_t ascii_symbol[128];
+  TtJoinFilter joins{};                    // of adjacent characters; JBYT and JSYM are exact
   const std::uint8_t* join_bytes = nullptr;
   TtJoinTable join_symbols{};
   std::vector<std::uint64_t> join_ascii;   // join_kind 2: bit a * 128 + b, or both without symbol
@@ -119,7 +121,13 @@ struct Program {
     const std::uint32_t begin = raw_offset[id];
     return {reinterpret_cast<const char*>(raw_bytes.data) + begin, raw_offset[id + 1] - begin};
   }
+  // The rank of a rule among the live ones, by its order in the pair table. For reports: made when it is first asked for.
+  std::uint32_t rank_of(std::uint32_t order) const;
   std::uint8_t char_bits(std::uint32_t cp) const { return tt_trie(chars, cp); }
+
+ private:
+  mutable std::once_flag ranked_;
+  mutable std::vector<std::uint32_t> ranks_;
 };
 
 }  // namespace toktier

@@ -105,22 +105,62 @@ void check_hash(const char* section, Array<std::uint32_t> slots, std::uint32_t c
   require(used * 2 <= capacity && used < capacity, section, "it is more than half full, so that probing need not end");
 }
 
-void check_pairs(Array<std::uint32_t> slots, std::uint32_t limit) {
+void check_each_id(const char* section, Array<std::uint32_t> values, std::uint32_t limit) { below(section, values, limit); }
+
+void check_lines(const char* section, Array<std::uint32_t> slots, std::uint32_t limit) {
   if (slots.size == 0) return;
-  const std::uint64_t capacity = slots.size / 4;
-  require(slots.size % 4 == 0 && (capacity & (capacity - 1)) == 0 && capacity <= 0x80000000ull, "PAIR",
+  require(slots.size % TT_LINE_SLOTS == 0 && slots.size <= 0xFFFFFFFFull, section, "it is no whole number of lines");
+  std::uint32_t greatest = 0, empty = 0;  // id + 1 of used slots
+  for (std::uint64_t i = 0; i < slots.size; ++i) {
+    const std::uint32_t none = slots[i] == TT_NONE;
+    empty += none;
+    greatest = std::max(greatest, (slots[i] & TT_SLOT_IDS) + 1 - none * (TT_SLOT_IDS + 1));
+  }
+  require(greatest <= limit, section, "an id is out of range");
+  require(empty != 0, section, "no slot is empty, so that a look-up need not end");
+}
+
+void check_pairs(Array<std::uint8_t> displacement, Array<tt_u64> entries, std::uint32_t limit, std::uint64_t orders) {
+  const std::uint64_t buckets = displacement.size;
+  require(buckets >= 2 && (buckets & (buckets - 1)) == 0 && buckets <= 0x80000000ull, "MDIS", "its length is no power of two");
+  require(entries.size != 0 && entries.size <= 0xFFFFFFFFull, "MENT", "it has the wrong length");
+  require(limit <= TT_PAIR_IDS, "MENT", "ids do not fit it");
+  std::uint32_t bad = 0;
+  for (std::uint64_t i = 0; i < entries.size; ++i) {
+    const tt_u64 entry = entries[i];
+    const auto left = static_cast<std::uint32_t>(entry >> (TT_PAIR_ID_BITS + TT_PAIR_ORDER_BITS));
+    const auto right = static_cast<std::uint32_t>(entry >> TT_PAIR_ORDER_BITS) & TT_PAIR_IDS;
+    const auto order = static_cast<std::uint32_t>(entry) & TT_PAIR_ORDERS;
+    bad |= static_cast<std::uint32_t>(entry != TT_NO_PAIR) &
+           (static_cast<std::uint32_t>(left >= limit) | static_cast<std::uint32_t>(right >= limit) |
+            static_cast<std::uint32_t>(order >= orders));
+  }
+  require(bad == 0, "MENT", "an id or an order is out of range");
+}
+
+void check_wide_pairs(Array<std::uint32_t> slots, std::uint32_t limit, std::uint64_t orders) {
+  const std::uint64_t capacity = slots.size / 3;
+  require(slots.size % 3 == 0 && (capacity & (capacity - 1)) == 0 && capacity <= 0x80000000ull, "PAIR",
           "its capacity is no power of two");
   std::uint64_t used = 0;
   std::uint32_t bad = 0;
-  for (std::uint64_t i = 0; i < slots.size; i += 4) {
+  for (std::uint64_t i = 0; i < slots.size; i += 3) {
     const std::uint32_t* s = slots.data + i;
     const std::uint32_t filled = s[0] != TT_NONE;
     used += filled;
     bad |= filled & (static_cast<std::uint32_t>(s[0] >= limit) | static_cast<std::uint32_t>(s[1] >= limit) |
-                     static_cast<std::uint32_t>(s[3] >= limit) | static_cast<std::uint32_t>(s[2] == TT_NONE));
+                     static_cast<std::uint32_t>(s[2] >= orders));
   }
-  require(bad == 0, "PAIR", "an id or a rank is out of range");
+  require(bad == 0, "PAIR", "an id or an order is out of range");
   require(used * 2 <= capacity && used < capacity, "PAIR", "it is more than half full, so that probing need not end");
+}
+
+std::uint32_t check_bit_set(const char* section, Array<std::uint32_t> words) {
+  require(words.size >= 2 && (words.size & (words.size - 1)) == 0 && words.size <= 0x04000000ull, section,
+          "its length is no power of two");
+  std::uint32_t log = 5;
+  while (std::uint64_t{32} << (log - 5) < words.size * 32) ++log;
+  return 32 - log;
 }
 
 void check_trie1(const char* section, Array<std::uint16_t> stage1, std::uint64_t stage2_size) {

@@ -28,9 +28,17 @@ void check_spans(const char* section, Array<std::uint32_t> rows, std::uint64_t s
 void check_utf8(const char* section, Array<std::uint8_t> bytes);
 void check_starts(const char* section, Array<std::uint8_t> bytes, Array<std::uint32_t> offsets);
 // Open addressing with rows of `columns`, empty where column 0 is none: capacity a power of two, at most half full.
-// Columns 0 to `id_columns` - 1 (and the last one, when `product`) are ids below `limit`.
+// Every column is an id below `limit`.
 void check_hash(const char* section, Array<std::uint32_t> slots, std::uint32_t columns, std::uint32_t limit);
-void check_pairs(Array<std::uint32_t> slots, std::uint32_t limit);
+// Every value is below `limit`, none included.
+void check_each_id(const char* section, Array<std::uint32_t> values, std::uint32_t limit);
+// Lines of slots: ids below `limit`, at least one slot empty, so that a look-up ends.
+void check_lines(const char* section, Array<std::uint32_t> slots, std::uint32_t limit);
+// Merges: ids below `limit`, orders below `orders`.
+void check_pairs(Array<std::uint8_t> displacement, Array<tt_u64> entries, std::uint32_t limit, std::uint64_t orders);
+void check_wide_pairs(Array<std::uint32_t> slots, std::uint32_t limit, std::uint64_t orders);
+// A set of 2^6 to 2^31 bits; returns 32 - log2 of them.
+std::uint32_t check_bit_set(const char* section, Array<std::uint32_t> words);
 void check_trie1(const char* section, Array<std::uint16_t> stage1, std::uint64_t stage2_size);
 // The token automaton never speaks of a position that is not pending, never out of order, never of more than three.
 void check_token_automaton(const TtBoundary& b);

@@ -11,7 +11,7 @@ ProgramFacts program_facts(const Program& p) {
   f.n_right = p.boundary.n_right;
   f.n_token = p.boundary.n_token;
   f.n_added = static_cast<std::uint32_t>(p.added.size());
-  f.n_pair_slots = p.pairs.mask + 1;
+  f.n_pair_slots = p.pairs.displacement == nullptr ? p.pairs.mask + 1 : p.pairs.n_entries;
   f.pad_mode = p.conf[TT_CONF_PAD_MODE];
   f.pad_fixed = p.conf[TT_CONF_PAD_FIXED];
   f.pad_multiple = p.conf[TT_CONF_PAD_MULTIPLE];

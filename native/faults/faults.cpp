@@ -62,13 +62,22 @@ std::uint32_t& step_of(Program& p, std::string_view text) {
   return p.steps[row + p.ascii_class[static_cast<int>(text.back())]];
 }
 
-// Live merges as places in the pair table, by rank.
-std::vector<std::size_t> merges_by_rank(const Program& p) {
-  std::vector<std::size_t> places;
-  for (std::size_t i = 0; i <= p.pairs.mask; ++i)
-    if (p.pairs.slots[i * 4] != TT_NONE) places.push_back(i * 4);
-  std::sort(places.begin(), places.end(), [&](auto a, auto b) { return p.pairs.slots[a + 2] < p.pairs.slots[b + 2]; });
-  return places;
+struct Rule {
+  std::size_t place;  // in the entries of the pair table
+  std::uint32_t left, right, order;
+};
+
+std::vector<Rule> rules_by_rank(const Program& p) {
+  std::vector<Rule> rules;
+  for (std::size_t i = 0; i < p.pairs.n_entries; ++i) {
+    const std::uint64_t e = p.pairs.entries[i];
+    if (e == TT_NO_PAIR) continue;
+    rules.push_back({i, static_cast<std::uint32_t>(e >> (TT_PAIR_ID_BITS + TT_PAIR_ORDER_BITS)),
+                     static_cast<std::uint32_t>(e >> TT_PAIR_ORDER_BITS) & TT_PAIR_IDS,
+                     static_cast<std::uint32_t>(e) & TT_PAIR_ORDERS});
+  }
+  std::sort(rules.begin(), rules.end(), [](const Rule& a, const Rule& b) { return a.order < b.order; });
+  return rules;
 }
 
 void plant_in_boundaries(Program& p) {
@@ -107,26 +116,36 @@ void plant_in_form(Program& p) {
   }
 }
 
-void plant_in_merges(Program& p) {
-  if (p.pairs.mask == 0) return;
-  const std::vector<std::size_t> places = merges_by_rank(p);
-  std::uint32_t* const slots = copy_of(p.pairs.slots, (std::size_t{p.pairs.mask} + 1) * 4);
-  p.pairs.slots = slots;
-  std::uint32_t* const middle = slots + places[places.size() / 2];
-  if (TOKTIER_FAULT(merge_dropped)) middle[1] = middle[3];  // a pair that is looked up elsewhere
-  if (TOKTIER_FAULT(merge_product)) middle[3] = slots[places[places.size() / 2 + 1] + 3];
+void swap_ranks(const Program& p, const std::vector<Rule>& rules, tt_u64* entries, std::vector<tt_u32>& products) {
   if (!TOKTIER_FAULT(rank_swapped)) return;
   const auto is_letter = [&](std::uint32_t id) {  // letters stand in one piece
     const std::string_view text = p.raw_text(id);
     return text.size() == 1 && text[0] >= 'a' && text[0] <= 'z';
   };
-  for (const std::size_t one : places)
-    for (const std::size_t two : places) {
-      std::uint32_t *const a = slots + one, *const b = slots + two;
-      if (a == b || a[1] != b[0] || !is_letter(a[0]) || !is_letter(a[1]) || !is_letter(b[1])) continue;
-      std::swap(a[2], b[2]);
+  for (const Rule& a : rules)
+    for (const Rule& b : rules) {
+      if (a.order == b.order || a.right != b.left || !is_letter(a.left) || !is_letter(a.right) || !is_letter(b.right)) continue;
+      entries[a.place] = tt_pair_entry(a.left, a.right, b.order);
+      entries[b.place] = tt_pair_entry(b.left, b.right, a.order);
+      std::swap(products[a.order], products[b.order]);
       return;
     }
+}
+
+void plant_in_merges(Program& p) {
+  if (p.pairs.displacement == nullptr) return;  // no tokenizer that faults are planted in has the wide form
+  const std::vector<Rule> rules = rules_by_rank(p);
+  if (rules.empty()) return;
+  tt_u64* const entries = copy_of(p.pairs.entries, p.pairs.n_entries);
+  p.pairs.entries = entries;
+  std::vector<tt_u32> products(p.pairs.product == nullptr ? p.n_ids : rules.size());
+  for (const Rule& rule : rules) products[rule.order] = tt_product(p.pairs, rule.order);
+  const std::size_t middle = rules.size() / 2;
+  if (TOKTIER_FAULT(merge_dropped))  // a pair that is looked up elsewhere
+    entries[rules[middle].place] = tt_pair_entry(rules[middle].left, products[rules[middle].order], rules[middle].order);
+  if (TOKTIER_FAULT(merge_product)) products[rules[middle].order] = products[rules[middle + 1].order];
+  swap_ranks(p, rules, entries, products);
+  p.pairs.product = copy_of(products.data(), products.size());
 }
 
 void plant_in_bytes(Program& p) {

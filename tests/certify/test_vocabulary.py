@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import random
 import re
-from array import array
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -29,6 +28,7 @@ from toktier.certify.suites.vocabulary import VocabularySuite
 from toktier.certify.tally import Tally
 from toktier.certify.vocabulary_outcomes import PROOFS, Outcome
 from toktier.errors import UnsupportedConfig
+from toktier.program.pair_rows import program_rules
 
 NAMES = ["cl100k_like", "deepseek_like", "gemma_like", "gpt2_like", "llama_like", "o200k_like"]
 BYTE_LEVEL = ["cl100k_like", "gpt2_like", "o200k_like"]
@@ -45,13 +45,9 @@ def coverage_of(name: str) -> vocabulary_cache.VocabularyCoverage:
 
 def rules_of(subject: Subject) -> dict[int, tuple[str, str]]:
     """Rank → the rule's two token strings, from the program's own table."""
-    slots = array("I", bytes(subject.program_file.section("PAIR")))
     name = subject.native.id_to_token
-    rules = {}
-    for left, right, rank in zip(slots[0::4], slots[1::4], slots[2::4], strict=True):
-        if left != 0xFFFFFFFF:
-            rules[rank] = (str(name(left)), str(name(right)))
-    return rules
+    rules = program_rules(subject.program_file)
+    return {rank: (str(name(left)), str(name(right))) for rank, (left, right, _) in enumerate(rules)}
 
 
 @pytest.mark.parametrize("level", [Level.QUICK, Level.STANDARD])

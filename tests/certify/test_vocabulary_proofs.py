@@ -10,7 +10,6 @@ import contextlib
 import itertools
 import json
 import random
-from array import array
 from collections import Counter
 from dataclasses import replace
 from typing import Any
@@ -26,6 +25,7 @@ from toktier.certify.vocabulary_outcomes import PROOFS, Outcome
 from toktier.errors import UnsupportedConfig
 from toktier.program.compile import compile_tokenizer
 from toktier.program.file import read_program
+from toktier.program.pair_rows import program_rules
 
 CHARACTERS = ["a", "b", " ", "1", "\n", "é", "e", "\u0301", "'", "s", "A", "中", "丯"]
 LONGEST = 5
@@ -124,10 +124,9 @@ def _check_rules(
     fired: set[tuple[str, str]] = set()
     for piece in pieces:
         model.encode(piece, fired)
-    slots = array("I", bytes(read_program(image).section("PAIR")))
     found: Counter[Outcome] = Counter()
-    for left_id, right_id, rank in zip(slots[0::4], slots[1::4], slots[2::4], strict=True):
-        if left_id != 0xFFFFFFFF and coverage.rules[rank] in PROOFS:
+    for rank, (left_id, right_id, _) in enumerate(program_rules(read_program(image))):
+        if coverage.rules[rank] in PROOFS:
             rule = (reference.id_to_token(left_id), reference.id_to_token(right_id))
             assert rule not in fired, (rule, Outcome(coverage.rules[rank]).name)
             found[Outcome(coverage.rules[rank])] += 1

@@ -26,15 +26,18 @@ from tests.support.bpe_oracle import (
     TO_CHARACTER,
     Model,
     Pair,
-    hash_bytes,
+    find_in_lines,
     hash_pair,
     model_of,
+    pair_place,
+    piece_key,
     raw_of,
     table_inputs,
 )
 from tests.support.material import ROOT, Artifacts, small_tokenizers
 from toktier import _native
 from toktier.program.layout import TokenFlag
+from toktier.program.pair_rows import live_rules
 
 
 def words(data: bytes) -> list[int]:
@@ -195,7 +198,7 @@ def test_long_tokens_are_proved_as_short_ones(picks: list[tuple[int, int]], rng:
 
 
 def look_up(table: list[int], width: int, start: int, matches: Callable[[int], bool]) -> int | None:
-    """Slot index by linear probing, as docs/program-format.md describes every table."""
+    """Slot index by linear probing, as docs/program-format.md describes the tables of the wide form."""
     capacity = len(table) // width
     assert capacity & (capacity - 1) == 0
     for step in range(capacity):
@@ -207,33 +210,47 @@ def look_up(table: list[int], width: int, start: int, matches: Callable[[int], b
     raise AssertionError("no empty slot ends the probing")
 
 
-def check_tables(model: Model, sections: dict[str, bytes], live: set[Pair], strings: dict[str, int]) -> None:
-    """Every entry is found by the documented probing, and nothing else is in the tables."""
-    pair = words(sections["PAIR"])
-    v = model.vocab
-    assert sum(slot != NONE for slot in pair[::4]) == len(live)
-    assert len(pair) // 4 >= 2 * len(live)
-    for rank, (a, b) in enumerate(p for p in model.rules if p in live):
-        i = look_up(pair, 4, hash_pair(v[a], v[b]), lambda i, a=a, b=b: pair[4 * i : 4 * i + 2] == [v[a], v[b]])  # type: ignore[misc]
-        assert i is not None
-        assert pair[4 * i + 2 : 4 * i + 4] == [rank, v[a + b]]
+def long_words(data: bytes) -> list[int]:
+    return list(array("Q", data))
 
+
+def check_merges(model: Model, sections: dict[str, bytes], live: set[Pair], seed: int) -> None:
+    """Each live rule at its place, and nothing else in the table."""
+    v, entries = model.vocab, long_words(sections["MENT"])
+    assert sections["PAIR"] == b""
+    assert live_rules(lambda tag: sections[tag]) == [(v[a], v[b], v[a + b]) for a, b in model.rules if (a, b) in live]
+    assert sum(entry != (1 << 64) - 1 for entry in entries) == len(live)
+    products = [v[a + b] for a, b in model.rules if (a, b) in live]
+    ascend = all(x < y for x, y in itertools.pairwise(products))
+    assert words(sections["MPRD"]) == ([] if ascend else products)
+    for rank, (a, b) in enumerate(p for p in model.rules if p in live):
+        entry = entries[pair_place(seed, sections["MDIS"], len(entries), v[a], v[b])]
+        assert entry == v[a] << 44 | v[b] << 24 | (v[a + b] if ascend else rank)
+
+
+def check_tables(
+    model: Model, sections: dict[str, bytes], live: set[Pair], strings: dict[str, int], seed: int = 0
+) -> None:
+    """Every entry is found by the documented probing, and nothing else is in the tables."""
+    if live:
+        check_merges(model, sections, live, seed)
     raw_offsets, raw = words(sections["RAWO"]), sections["RAWB"]
-    by_raw = {raw[raw_offsets[i] : raw_offsets[i + 1]]: i for i in range(len(sections["TFLG"]))}
-    phsh = words(sections["PHSH"])
+    texts = [raw[raw_offsets[i] : raw_offsets[i + 1]] for i in range(len(sections["TFLG"]))]
+    plin, keys = words(sections["PLIN"]), long_words(sections["PKEY"])
+    assert sections["PHSH"] == sections["VHSH"] == b""
     whole = {i for i, f in enumerate(sections["TFLG"]) if f & TokenFlag.WHOLE_PIECE}
-    assert {i for i in phsh if i != NONE} == whole
-    for text, i in by_raw.items():
+    assert sorted(i & 0xFFFFF for i in plin if i != NONE) == sorted(whole)
+    for i, text in enumerate(texts):
+        assert tuple(keys[2 * i : 2 * i + 2]) == (piece_key(text) if i in whole else (0, 0))
         if text:
-            slot = look_up(phsh, 1, hash_bytes(text), lambda k, i=i: phsh[k] == i)  # type: ignore[misc]
-            assert (slot is not None) == (i in whole)
+            assert (find_in_lines(plin, text, texts.__getitem__) == i) == (i in whole)
 
     offsets, data = words(sections["STRO"]), sections["STRB"]
-    vhsh = words(sections["VHSH"])
-    assert {i for i in vhsh if i != NONE} == set(strings.values())
+    vlin = words(sections["VLIN"])
+    assert {i & 0xFFFFF for i in vlin if i != NONE} == set(strings.values())
     for string, i in strings.items():
         assert data[offsets[i] : offsets[i + 1]] == string.encode()
-        assert look_up(vhsh, 1, hash_bytes(string.encode()), lambda k, i=i: vhsh[k] == i) is not None  # type: ignore[misc]
+        assert find_in_lines(vlin, string.encode(), lambda k: data[offsets[k] : offsets[k + 1]]) == i
 
 
 def is_cut(sections: dict[str, bytes], model: Model, left: str, right: str) -> bool:
@@ -283,7 +300,7 @@ def test_tables_of_trained_tokenizers(path: Path) -> None:
     strings = dict(model.vocab)
     for token in document["added_tokens"]:
         strings[token["content"]] = model.vocab.get(token["content"], token["id"])
-    check_tables(model, sections, live, strings)
+    check_tables(model, sections, live, strings, statistics["pair_seed"])
     assert statistics["max_piece"] == max(
         len(raw_of(model, t)) for t, i in model.vocab.items() if sections["TFLG"][i] & TokenFlag.WHOLE_PIECE
     )
@@ -309,7 +326,7 @@ def test_added_token_wins_its_string() -> None:
     inputs["raw"].append(b"")
     inputs["flags"] += bytes([TokenFlag.EXISTS | TokenFlag.ADDED])
     sections, _, _ = _native.build_bpe(**inputs)
-    assert sorted(i for i in words(sections["VHSH"]) if i != NONE) == [1, 2]
+    assert sorted(i & 0xFFFFF for i in words(sections["VLIN"]) if i != NONE) == [1, 2]
 
 
 def test_ignore_merges_takes_every_model_token_for_a_whole_piece() -> None:
@@ -343,7 +360,8 @@ def test_monotone_ranks(order: tuple[int, int], expected: bool) -> None:
 def test_an_empty_vocabulary_gives_empty_tables() -> None:
     sections, live, statistics = _native.build_bpe([], [], b"", b"", True, array("I", [NONE] * 256), b"", False, None)
     assert live == b""
-    assert sections["PAIR"] == sections["PHSH"] == sections["VHSH"] == b""
+    tables = ("PAIR", "MDIS", "MENT", "MPRD", "PLIN", "PKEY", "PHSH", "VLIN", "VHSH", "JCHR", "JFRG")
+    assert {tag: sections[tag] for tag in tables} == dict.fromkeys(tables, b"")
     assert statistics["tokens"] == 0
     assert sections["JBYT"] == b"\xff" * 8192, "a byte without symbol is never next to a cut"
 

@@ -17,6 +17,7 @@ from toktier.program import layout
 from toktier.program.compile import compile_tokenizer
 
 Sections = dict[str, bytearray]
+NONE = layout.NONE
 TEXT = "It's 1234 — a test: é e\u0301 中文 한국 <s> <|endoftext|>\n\n  x'LL \u1100\u1161"
 
 
@@ -92,6 +93,23 @@ def drop(tag: str) -> Callable[[Sections], None]:
     return lambda s: s.__setitem__(tag, bytearray())
 
 
+COMPACT = {"PAIR": ("MDIS", "MENT"), "PHSH": ("PLIN", "PKEY"), "VHSH": ("VLIN",)}
+
+
+def wide(tag: str, values: list[int]) -> Callable[[Sections], None]:
+    """The wide form with these words in place of the compact one."""
+
+    def change(s: Sections) -> None:
+        s.update(dict.fromkeys(COMPACT[tag], bytearray()))
+        s[tag] = bytearray(struct.pack(f"<{len(values)}I", *values))
+
+    return change
+
+
+def entry(left: int, right: int, order: int) -> bytes:
+    return struct.pack("<Q", left << 44 | right << 24 | order)
+
+
 FAULTS: dict[str, tuple[str, str, Callable[[Sections], None]]] = {
     "no CONF": ("cl100k_like", "CONF", drop("CONF")),
     "unknown model": ("cl100k_like", "CONF", conf(layout.Conf.MODEL, 2)),
@@ -132,11 +150,37 @@ FAULTS: dict[str, tuple[str, str, Callable[[Sections], None]]] = {
     "string no UTF-8": ("cl100k_like", "STRB", byte("STRB", 0, 0xFF)),
     "string inside a character": ("cl100k_like", "STRO", lambda s: s["STRB"].__setitem__(slice(0, 2), "é".encode())),
     "flag unknown": ("cl100k_like", "TFLG", byte("TFLG", 0, 0x80)),
-    "piece id beyond": ("cl100k_like", "PHSH", word("PHSH", 0, 1 << 30)),
-    "piece table full": ("cl100k_like", "PHSH", fill("PHSH", 0)),
-    "piece table of odd size": ("cl100k_like", "PHSH", cut("PHSH", 4)),
-    "pair id beyond": ("cl100k_like", "PAIR", word("PAIR", 0, 1 << 30)),
-    "pair table full": ("cl100k_like", "PAIR", fill("PAIR", 0)),
+    "piece id beyond": ("cl100k_like", "PLIN", word("PLIN", 0, 0xFFFFE)),
+    "piece lines full": ("cl100k_like", "PLIN", fill("PLIN", 0)),
+    "half a line of pieces": ("cl100k_like", "PLIN", cut("PLIN", 4)),
+    "piece records missing": ("cl100k_like", "PKEY", drop("PKEY")),
+    "half a piece record": ("cl100k_like", "PKEY", cut("PKEY", 8)),
+    "records of no pieces": ("cl100k_like", "PKEY", drop("PLIN")),
+    "both forms of pieces": ("cl100k_like", "PHSH", lambda s: s.update(PHSH=s["PLIN"])),
+    "string id beyond": ("cl100k_like", "VLIN", word("VLIN", 0, 0xFFFFE)),
+    "string lines full": ("cl100k_like", "VLIN", fill("VLIN", 0)),
+    "both forms of strings": ("cl100k_like", "VHSH", lambda s: s.update(VHSH=s["VLIN"])),
+    "wide piece id beyond": ("cl100k_like", "PHSH", wide("PHSH", [1 << 30, NONE])),
+    "wide piece table full": ("cl100k_like", "PHSH", wide("PHSH", [0, 0])),
+    "wide piece table of odd size": ("cl100k_like", "PHSH", wide("PHSH", [NONE] * 3)),
+    "wide string id beyond": ("cl100k_like", "VHSH", wide("VHSH", [1 << 30, NONE])),
+    "wide string table full": ("cl100k_like", "VHSH", wide("VHSH", [0])),
+    "pair left beyond": ("cl100k_like", "MENT", lambda s: s["MENT"].__setitem__(slice(0, 8), entry(0xFFFFE, 0, 300))),
+    "pair right beyond": ("cl100k_like", "MENT", lambda s: s["MENT"].__setitem__(slice(0, 8), entry(0, 0xFFFFE, 300))),
+    "pair order beyond": ("cl100k_like", "MENT", lambda s: s["MENT"].__setitem__(slice(0, 8), entry(0, 0, 0xFFFFE))),
+    "pair order beyond products": ("cl100k_like", "MENT", lambda s: s.update(MPRD=bytearray(4))),
+    "product beyond": ("cl100k_like", "MPRD", lambda s: s.update(MPRD=bytearray(b"\xff\xff\xff\xff"))),
+    "pairs without displacement": ("cl100k_like", "MDIS", drop("MDIS")),
+    "displacement of odd size": ("cl100k_like", "MDIS", cut("MDIS", 1)),
+    "displacement without pairs": ("cl100k_like", "MENT", drop("MENT")),
+    "both forms of pairs": ("cl100k_like", "PAIR", lambda s: s.update(PAIR=bytearray(b"\xff" * 24))),
+    "wide pair id beyond": ("cl100k_like", "PAIR", wide("PAIR", [1 << 30, 0, 0, NONE, NONE, NONE])),
+    "wide pair order beyond": ("cl100k_like", "PAIR", wide("PAIR", [0, 0, 1 << 30, NONE, NONE, NONE])),
+    "wide pair table full": ("cl100k_like", "PAIR", wide("PAIR", [0, 0, 0, 0, 0, 0])),
+    "wide pair table of odd size": ("cl100k_like", "PAIR", wide("PAIR", [NONE] * 9)),
+    "filter of odd size": ("cl100k_like", "JCHR", cut("JCHR", 4)),
+    "filter of fragments of odd size": ("cl100k_like", "JFRG", lambda s: s.update(JFRG=bytearray(12))),
+    "filter of fragments alone": ("cl100k_like", "JFRG", lambda s: s.update(JFRG=bytearray(8), JCHR=bytearray())),
     "byte symbol beyond": ("cl100k_like", "BSYM", word("BSYM", 65, 1 << 30)),
     "byte symbols missing": ("cl100k_like", "BSYM", cut("BSYM", 4)),
     "join bits missing": ("cl100k_like", "JBYT", cut("JBYT", 1)),
@@ -208,7 +252,7 @@ def test_normalization_tables_are_checked(images: dict[str, bytes]) -> None:
         bytes(200),
         write_sections({}, version=layout.FORMAT_VERSION + 1),
         write_sections({}, size=1),
-        write_sections({}, count=65),
+        write_sections({}, count=129),
         write_sections({}, count=3),
         write_sections({"XXXX": bytearray(4)}),
         write_sections({"META": bytearray(1)}),

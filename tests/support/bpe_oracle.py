@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import json
 from array import array
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -162,3 +162,61 @@ def hash_bytes(data: bytes) -> int:
     for i in range(0, len(data), 8):
         h = _mix((h ^ int.from_bytes(data[i : i + 8], "little")) * 0x9E3779B97F4A7C15 & _MASK)
     return _mix(h)
+
+
+def piece_key(data: bytes) -> tuple[int, int]:
+    """`tt_piece_key` of kernels/shared/piece_table.h: two words."""
+    record = data[:15].ljust(15, b"\0") + bytes([min(len(data), 255)])
+    return int.from_bytes(record[:8], "little"), int.from_bytes(record[8:], "little")
+
+
+def hash_piece(data: bytes) -> int:
+    """`tt_hash_piece` of kernels/shared/piece_table.h."""
+    if len(data) > 15:
+        return hash_bytes(data)
+    low, high = piece_key(data)
+    h = low * 0x9E3779B97F4A7C15 & _MASK
+    h = (h ^ h >> 32 ^ high) * 0xD6E8FEB86659FD93 & _MASK
+    return h ^ h >> 32
+
+
+def find_in_lines(slots: Sequence[int], data: bytes, reads: Callable[[int], bytes]) -> int | None:
+    """The id that the lines hold for `data`, by the documented walk; `reads`: what an id reads."""
+    lines, h = len(slots) // 16, hash_piece(data)
+    line = (h >> 32) * lines >> 32
+    for _ in range(lines):
+        for slot in slots[16 * line : 16 * line + 16]:
+            if slot == NONE:
+                return None
+            if slot >> 20 == h & 0xFFF and reads(slot & 0xFFFFF) == data:
+                return slot & 0xFFFFF
+        line = (line + 1) % lines
+    raise AssertionError("no empty slot ends the walk")
+
+
+def pair_place(seed: int, displacement: bytes, entries: int, left: int, right: int) -> int:
+    """Index of the one entry that may be the pair's, as docs/program-format.md says."""
+    low = 0xFFFFFFFF
+    a, b, c, d = ((_mix((seed * 4 + i) * 0x9E3779B97F4A7C15 & _MASK) & low) | 1 for i in range(1, 5))
+    bucket = (left * a + right * b & low) * len(displacement) >> 32
+    scatter = left * c + right * d & low
+    return ((scatter ^ displacement[bucket] * 0x9E3779B1 & low) * 0x85EBCA6B & low) * entries >> 32
+
+
+JOIN_FRAGMENT = 0x200000
+
+
+def chars_join(sections: Mapping[str, bytes], left: str, right: str) -> bool:
+    """`tt_chars_join` of kernels/shared/join_filter.h, for models without characters that lack a symbol."""
+    if not sections.get("JCHR"):
+        return True
+
+    def bit(tag: str, a: int, b: int) -> bool:
+        data = sections.get(tag, b"")
+        at = (a * 0x9E3779B1 + b * 0xC2B2AE3D & 0xFFFFFFFF) * 8 * len(data) >> 32
+        return bool(data) and bool(data[at >> 3] >> (at & 7) & 1)
+
+    last, lead = JOIN_FRAGMENT | left.encode()[-1], JOIN_FRAGMENT | right.encode()[0]
+    return bit("JCHR", ord(left), ord(right)) or any(
+        bit("JFRG", a, b) for a, b in ((ord(left), lead), (last, ord(right)), (last, lead))
+    )

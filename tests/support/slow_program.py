@@ -14,6 +14,7 @@ from functools import cache
 
 from toktier.program.file import ProgramFile, read_program
 from toktier.program.layout import NONE, AddedFlag, Conf, Flag, Model, NormalizerOp, TokenFlag
+from toktier.program.pair_rows import program_rules
 
 
 class Refused(Exception):
@@ -43,11 +44,10 @@ class SlowProgram:
         assert len(starts) == n + 1
         assert len(token_flags) == n
         self.pieces = {raw[starts[i] : starts[i + 1]]: i for i in range(n) if token_flags[i] & TokenFlag.WHOLE_PIECE}
-        self._check_hash("PHSH", [raw[starts[i] : starts[i + 1]] for i in range(n)], set(self.pieces.values()))
-        pairs = self._words("PAIR")
-        self.pairs = {
-            (pairs[i], pairs[i + 1]): (pairs[i + 2], pairs[i + 3]) for i in range(0, len(pairs), 4) if pairs[i] != NONE
-        }
+        slots = self._words("PLIN")
+        assert {slot & 0xFFFFF for slot in slots if slot != NONE} == set(self.pieces.values())
+        rules = program_rules(self.file)
+        self.pairs = {(left, right): (rank, product) for rank, (left, right, product) in enumerate(rules)}
         self.white = self._trie("CHR")
 
     def _words(self, tag: str) -> tuple[int, ...]:
@@ -66,12 +66,6 @@ class SlowProgram:
         assert len(first) == 8704
         assert max(first) * 128 + 128 == len(values)
         return look_up
-
-    def _check_hash(self, tag: str, strings: list[bytes], entries: set[int]) -> None:
-        slots = self._words(tag)
-        assert len(slots) & (len(slots) - 1) == 0
-        assert len(slots) >= 2 * len(entries)
-        assert {slot for slot in slots if slot != NONE} == entries
 
     # segments
 

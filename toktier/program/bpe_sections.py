@@ -97,6 +97,7 @@ def bpe_sections(
         Conf.UNK_ID: NONE if symbols.unk_id is None else symbols.unk_id,
         Conf.N_IDS: n_ids,
         Conf.MAX_PIECE: int(statistics["max_piece"] or 0),
+        Conf.PAIR_SEED: int(statistics["pair_seed"] or 0),
         Conf.JOIN_KIND: int(next(join for join in Join if join.section == statistics["join"])),
     }
     switches = symbols.flags | (Flag.IGNORE_MERGES if model.ignore_merges else Flag(0))

@@ -23,6 +23,7 @@ from toktier.program.cuts import static_cuts
 from toktier.program.file import read_program
 from toktier.program.layout import NONE, AddedFlag, Conf, CutKind, Flag, Join, Model, NormalizerOp
 from toktier.program.normalizer import UNICODE_FORMS, NormalizerStep, normalize
+from toktier.program.pair_rows import program_rules
 from toktier.program.tokenizer_json import TokenizerSpec
 
 
@@ -210,12 +211,9 @@ class TextCuts:
         if conf[Conf.JOIN_KIND] == Join.NONE or Flag.IGNORE_MERGES in Flag(conf[Conf.FLAGS]):
             return None
         starts, raw = self._words("RAWO"), bytes(self.program.section("RAWB"))
-        pairs = self._words("PAIR")
         found: set[tuple[str | int, str | int]] = set()
-        for k in range(0, len(pairs), 4):
-            if pairs[k] == NONE:
-                continue
-            left, right = (raw[starts[side] : starts[side + 1]] for side in pairs[k : k + 2])
+        for rule in program_rules(self.program):
+            left, right = (raw[starts[side] : starts[side + 1]] for side in rule[:2])
             if conf[Conf.MODEL] == Model.BYTE_LEVEL:
                 found.add((left[-1], right[0]))
             else:
