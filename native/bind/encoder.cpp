@@ -96,6 +96,34 @@ const Signature kEncodeBatch{"encode_batch", {&name_texts, &name_add, &name_work
 const Signature kCount{"count", {&name_text, &name_add, &name_plain}, 3, 2};
 const Signature kCountBatch{"count_batch", {&name_texts, &name_add, &name_workers, &name_plain}, 4, 2};
 
+// `single`: one text, whose errors do not name an item.
+bool run_batch(EncoderObject* e, BatchCall& call, unsigned workers, bool single = false) {
+  {
+    WithoutGil released(call.weight() >= kReleaseGilFrom);
+    call.run(workers);
+  }
+  if (call.failed()) return call.set_error(single), false;
+  e->calls += call.rows();
+  e->bytes += call.bytes();
+  return true;
+}
+
+// A long text by several threads. Its ids only: offsets are made in one go.
+PyObject* encode_shared_out(EncoderObject* e, PyObject* text, const EncodeOptions& options) {
+  CallerLease caller(*e->owner);
+  const Ref texts(PyTuple_Pack(1, text));
+  if (!texts) return nullptr;
+  BatchCall call(*e->owner, *caller, texts.get(), options, true);
+  if (!run_batch(e, call, 0, true)) return nullptr;
+  std::uint32_t* ids;
+  Ref made(new_encoding(call.total(), e->program, text, {options.add_special_tokens, options.plain}, ids));
+  if (!made) return nullptr;
+  WithoutGil released(true);
+  std::uint64_t row_splits[2];
+  call.gather(ids, row_splits);
+  return made.release();
+}
+
 // The program lives as long as the encoder, which the caller of a method holds.
 PyObject* encode_ids(EncoderObject* e, PyObject* text, const EncodeOptions& options) {
   CallerLease caller(*e->owner);
@@ -135,7 +163,9 @@ PyObject* encode(PyObject* self, PyObject* const* args, Py_ssize_t n, PyObject* 
   const Ref text = take_text(a[0]);
   if (!text) return nullptr;
   try {
-    return options.offsets ? encode_with_offsets(e, text.get(), options) : encode_ids(e, text.get(), options);
+    if (options.offsets) return encode_with_offsets(e, text.get(), options);
+    if (is_shared_out(*e->owner, text_weight(text.get()))) return encode_shared_out(e, text.get(), options);
+    return encode_ids(e, text.get(), options);
   } catch (...) {
     return set_from_current_exception(), nullptr;
   }
@@ -155,6 +185,12 @@ PyObject* count(PyObject* self, PyObject* const* args, Py_ssize_t n, PyObject* k
   if (!text) return nullptr;
   try {
     CallerLease caller(*e->owner);
+    if (is_shared_out(*e->owner, text_weight(text.get()))) {
+      const Ref texts(PyTuple_Pack(1, text.get()));
+      if (!texts) return nullptr;
+      BatchCall call(*e->owner, *caller, texts.get(), options, false);
+      return run_batch(e, call, 0, true) ? PyLong_FromSize_t(call.length(0)) : nullptr;
+    }
     std::size_t bytes = 0, ids = 0;
     if (!count_text(*e->owner, text.get(), options, *caller, bytes, ids)) return nullptr;
     ++e->calls;
@@ -207,24 +243,14 @@ bool take_batch(PyObject* self, const Signature& signature, PyObject* const* arg
   return bool(out.texts);
 }
 
-bool run_batch(EncoderObject* e, BatchCall& call, unsigned workers) {
-  {
-    WithoutGil released(call.weight() >= kReleaseGilFrom);
-    call.run(workers);
-  }
-  if (call.failed()) return call.set_error(), false;
-  e->calls += call.rows();
-  e->bytes += call.bytes();
-  return true;
-}
-
 PyObject* encode_batch(PyObject* self, PyObject* const* args, Py_ssize_t n, PyObject* keywords) {
   EncoderObject* e = as_encoder(self);
   try {
     BatchArguments a;
     if (!take_batch(self, kEncodeBatch, args, n, keywords, name_encode_batch_routed, a)) return nullptr;
     if (a.routed) return a.routed.release();
-    BatchCall call(*e->owner, a.texts.get(), a.options, true);
+    CallerLease caller(*e->owner);
+    BatchCall call(*e->owner, *caller, a.texts.get(), a.options, true);
     if (!run_batch(e, call, a.workers)) return nullptr;
     const std::size_t total = call.total();
     Ref batch(new_batch(Py_ssize_t(call.rows()), total, a.program.get(), a.texts.get(),
@@ -244,7 +270,8 @@ PyObject* count_batch(PyObject* self, PyObject* const* args, Py_ssize_t n, PyObj
     BatchArguments a;
     if (!take_batch(self, kCountBatch, args, n, keywords, name_count_batch_routed, a)) return nullptr;
     if (a.routed) return a.routed.release();
-    BatchCall call(*e->owner, a.texts.get(), a.options, false);
+    CallerLease caller(*e->owner);
+    BatchCall call(*e->owner, *caller, a.texts.get(), a.options, false);
     if (!run_batch(e, call, a.workers)) return nullptr;
     Ref list(PyList_New(Py_ssize_t(call.rows())));
     for (std::size_t i = 0; list && i < call.rows(); ++i) {
@@ -319,6 +346,9 @@ session: sessions are not in this version; anything but None raises UnsupportedC
 lookup: whether stored work may answer, "auto" or "off". This version stores none, so both are the same.
 plain: special added tokens in the text are ordinary text, as in what a user wrote.
 offsets: compute the offsets in the same pass, not when Encoding.offsets is first read.
+
+A text that takes 256 KiB or more is shared among threads where the process may use several processors, unless offsets
+are asked for or truncation or padding is stored; they end with the call.
 
 Raises InvalidText for a lone surrogate (details["position"]: its code point) and for malformed UTF-8 (its byte);
 UnsupportedConfig where the reference cannot apply the stored truncation either; ConfigInvalid for another `lookup`;

@@ -20,6 +20,20 @@ std::size_t next_cut(const Program& program, std::string_view text, std::size_t 
   return text.size();
 }
 
+std::vector<std::size_t> share_cuts(const Program& program, std::string_view text, std::size_t shares) {
+  // A look costs some hundred bytes' worth of encoding: where so many in a row find nothing, the next share is tried.
+  constexpr std::size_t most_looks = 4096;
+  std::vector<std::size_t> cuts;
+  for (std::size_t k = 1; k < shares; ++k) {
+    const std::size_t wanted = text.size() / shares * k;
+    std::size_t p = std::max(wanted, cuts.empty() ? 1 : cuts.back() + 1);
+    const std::size_t end = std::min(wanted + most_looks, text.size());
+    while (p < end && cut_kind(program, text, p) == TT_CUT_NONE) ++p;
+    if (p < end) cuts.push_back(p);
+  }
+  return cuts;
+}
+
 void list_cuts(const Program& program, std::string_view text, bool continued, std::vector<std::uint32_t>& positions,
                std::string& kinds) {
   positions.clear();

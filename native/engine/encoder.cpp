@@ -258,6 +258,15 @@ Layout lay_out(const Program& p, std::size_t size, const EncodeOptions& options)
 
 }  // namespace
 
+bool is_sum_of_parts(const Program& program) {
+  return program.conf[TT_CONF_TRUNC_ON] == 0 && program.conf[TT_CONF_PAD_MODE] == TT_PAD_NONE;
+}
+
+IdsAround ids_around(const Program& program) {
+  return {program.before.data, program.after.data, static_cast<std::size_t>(program.before.size),
+          static_cast<std::size_t>(program.after.size)};
+}
+
 Context::Context(std::shared_ptr<const Program> program, Level level)
     : state_(std::make_unique<State>(std::move(program), level)) {}
 Context::~Context() = default;

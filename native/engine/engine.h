@@ -120,6 +120,16 @@ struct ProgramFacts {
 };
 ProgramFacts program_facts(const Program& program);
 
+// True where the parts of a text between cuts (cuts.h) have the ids of the whole, `around` apart: nothing is stored that looks at
+// the whole, as truncation and padding do.
+bool is_sum_of_parts(const Program& program);
+struct IdsAround {  // what encode() puts before and after a text with add_special_tokens
+  const std::uint32_t* before;
+  const std::uint32_t* after;
+  std::size_t n_before, n_after;
+};
+IdsAround ids_around(const Program& program);
+
 // Token string of an id and back, added tokens included; `std::nullopt` when there is none. The view lives with the program.
 std::optional<std::string_view> token_string(const Program& program, std::uint32_t id);
 std::optional<std::uint32_t> token_id(const Program& program, std::string_view token);
