@@ -98,7 +98,7 @@ nb::bytes joins_of(const ProgramOwner& owner, nb::handle text) {
   TextBuffer buffer;
   std::string_view utf8;
   TextFault fault{};
-  if (!utf8_of(taken.get(), buffer, utf8, fault)) {
+  if (!utf8_of(taken.get(), owner.transcode(), buffer, utf8, fault)) {
     set_invalid_text(fault);
     throw nb::python_error();
   }
