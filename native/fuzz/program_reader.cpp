@@ -61,8 +61,8 @@ void exercise(const std::shared_ptr<const Program>& program, const std::string& 
   }
   std::vector<std::uint32_t> boundaries;
   std::vector<std::uint8_t> dropped;
-  for (const SplitForm form : {SplitForm::token_automaton, SplitForm::two_pass}) {
-    split(*program, text, form, boundaries, dropped);
+  for (const SplitForm form : {SplitForm::token_automaton, SplitForm::two_pass, SplitForm::windows}) {
+    split(*program, text, form, best_level(), boundaries, dropped);
     promise(dropped.size() == boundaries.size() + 1, "one flag for each piece");
     std::uint32_t before = 0;
     for (const std::uint32_t position : boundaries) {
