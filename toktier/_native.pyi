@@ -42,8 +42,8 @@ class Program:
     def split(self, text: _Text, two_pass: bool = False, windows: bool = False) -> tuple[list[int], list[bool]]:
         """Piece boundaries of one segment in bytes of its UTF-8, without both ends, and whether each piece is dropped.
 
-        By the token automaton; by the two canonical automata (`two_pass`), which is its oracle; or as encoding splits, at
-        the level of the program (`windows`), whose oracle both are. Without normalizer and added tokens.
+        By the token automaton; by the two canonical automata (`two_pass`), which is its oracle; or as encoding splits,
+        at the level of the program (`windows`), whose oracle both are. Without normalizer and added tokens.
         """
     def cuts(self, text: _Text, continued: bool = False) -> tuple[list[int], bytes]:
         """Where a text may be cut, in bytes of its UTF-8, without both ends, and the `layout.CutKind` of each: the ids

@@ -144,7 +144,8 @@ bool find_window(const TtBoundary& b, Window& w) {
 // How often characters of ASCII stand in text, in thousandths: it decides which windows may be given to the automaton when
 // terms run out. A guess is enough: it moves time, never a result.
 double usual(std::uint32_t c) {
-  constexpr double letters[26] = {65, 12, 22, 34, 100, 18, 16, 48, 56, 1, 6, 33, 20, 56, 60, 15, 1, 48, 50, 72, 22, 8, 19, 1, 16, 1};
+  constexpr double letters[26] = {65, 12, 22, 34, 100, 18, 16, 48, 56, 1,  6,  33, 20,
+                                  56, 60, 15, 1,  48,  50, 72, 22, 8,  19, 1, 16, 1};
   if (c >= 'a' && c <= 'z') return letters[c - 'a'];
   if (c >= 'A' && c <= 'Z') return letters[c - 'A'] / 20;
   if (c == ' ') return 170;

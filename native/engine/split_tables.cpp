@@ -56,13 +56,15 @@ void rule_tables(const TtBoundary& b, const std::uint64_t* rules, SplitTables& t
   for (std::uint32_t p = 0; p < TT_RULE_PLACES; ++p)
     for (std::uint32_t c = 0; c <= b.n_class; ++c) {
       const std::uint64_t word = t.words[p][c] = rules[p * (b.n_class + 1) + c];
-      for (std::uint32_t set = 0; set < SplitTables::sets; ++set) t.terms[set][p][c] = static_cast<std::uint8_t>(word >> (8 * set));
+      for (std::uint32_t set = 0; set < SplitTables::sets; ++set)
+        t.terms[set][p][c] = static_cast<std::uint8_t>(word >> (8 * set));
       all |= word;
     }
   const auto used = [&](std::uint32_t set) { return (all >> (8 * set) & 0xFF) != 0; };
   t.start_sets = t.undecided_sets = 0;
   while (t.start_sets < SplitTables::drops && used(t.start_sets)) ++t.start_sets;
-  while (SplitTables::undecided + t.undecided_sets < SplitTables::sets && used(SplitTables::undecided + t.undecided_sets)) ++t.undecided_sets;
+  constexpr std::uint32_t open = SplitTables::undecided, most = SplitTables::sets - open;
+  while (t.undecided_sets < most && used(open + t.undecided_sets)) ++t.undecided_sets;
   t.any_drops = used(SplitTables::drops);
 }
 

@@ -208,8 +208,10 @@ inline void classify_ascii(const SplitTables& t, const u8* text, u8* classes) {
   for (u32 i = 0; i < 64; i += width) {
     const Vector x = load(text + i);
     Vector cls = all_of(0);
-    for (u32 k = 0; k < 8; ++k)
-      cls = either(cls, shuffle(table16(t.ascii + 16 * k), add_saturated(differ(x, all_of(static_cast<u8>(k << 4))), all_of(0x70))));
+    for (u32 k = 0; k < 8; ++k) {
+      const Vector index = add_saturated(differ(x, all_of(static_cast<u8>(k << 4))), all_of(0x70));
+      cls = either(cls, shuffle(table16(t.ascii + 16 * k), index));
+    }
     store(classes + i, cls);
   }
 }
@@ -314,23 +316,32 @@ void spread(const u64* bits, const u64* lead, u32 words, u64* out) {
   }
 }
 
+#if defined(__AVX512VBMI2__)
+inline void store_numbers(u32* out, __m512i from, __m128i k) {
+  _mm512_storeu_si512(out, _mm512_add_epi32(from, _mm512_cvtepu8_epi32(k)));
+}
+#endif
+
 u32 list(const u64* words, u32 count, u32 base, u32* out) {
   u32 n = 0;
 #if defined(__AVX512VBMI2__)
-  alignas(64) static constexpr u8 order[64] = {0,  1,  2,  3,  4,  5,  6,  7,  8,  9,  10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21,
-                                               22, 23, 24, 25, 26, 27, 28, 29, 30, 31, 32, 33, 34, 35, 36, 37, 38, 39, 40, 41, 42, 43,
-                                               44, 45, 46, 47, 48, 49, 50, 51, 52, 53, 54, 55, 56, 57, 58, 59, 60, 61, 62, 63};
+  alignas(64) static constexpr u8 order[64] = {
+      0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15,
+      16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31,
+      32, 33, 34, 35, 36, 37, 38, 39, 40, 41, 42, 43, 44, 45, 46, 47,
+      48, 49, 50, 51, 52, 53, 54, 55, 56, 57, 58, 59, 60, 61, 62, 63,
+  };
   const __m512i numbers = load(order);
   for (u32 w = 0; w < count; ++w) {
     const u64 bits = words[w];
     const u32 found = static_cast<u32>(__builtin_popcountll(bits));
     const __m512i packed = _mm512_maskz_compress_epi8(bits, numbers), from = _mm512_set1_epi32(static_cast<int>(base + w * 64));
-    _mm512_storeu_si512(out + n, _mm512_add_epi32(from, _mm512_cvtepu8_epi32(_mm512_castsi512_si128(packed))));
+    store_numbers(out + n, from, _mm512_castsi512_si128(packed));
     if (found > 16) {
-      _mm512_storeu_si512(out + n + 16, _mm512_add_epi32(from, _mm512_cvtepu8_epi32(_mm512_extracti32x4_epi32(packed, 1))));
+      store_numbers(out + n + 16, from, _mm512_extracti32x4_epi32(packed, 1));
       if (found > 32) {
-        _mm512_storeu_si512(out + n + 32, _mm512_add_epi32(from, _mm512_cvtepu8_epi32(_mm512_extracti32x4_epi32(packed, 2))));
-        _mm512_storeu_si512(out + n + 48, _mm512_add_epi32(from, _mm512_cvtepu8_epi32(_mm512_extracti32x4_epi32(packed, 3))));
+        store_numbers(out + n + 32, from, _mm512_extracti32x4_epi32(packed, 2));
+        store_numbers(out + n + 48, from, _mm512_extracti32x4_epi32(packed, 3));
       }
     }
     n += found;

@@ -1,5 +1,5 @@
-// The vector steps of splitting: text → one class a character, classes → bits of starts, bits of characters → bits of bytes,
-// bits → positions. What they mean together is split_windows.h; the scalar form of each is in the same source.
+// The vector steps of splitting: text → one class a character, classes → bits of starts, bits of characters → bits of
+// bytes, bits → positions. What they mean together is split_windows.h; the scalar form of each is in the same source.
 #pragma once
 #include <cstdint>
 
@@ -27,9 +27,9 @@ struct SplitTables {
 
 struct SplitLanes {
   // Classes of the characters that begin in text[begin, end) go to `classes`, 64 bytes behind the last may be overwritten;
-  // returns how many. `lead`: a bit a byte, where characters begin; `ascii`: whether all are. Reads nothing at or behind text + size.
-  std::uint32_t (*classify)(const SplitTables& t, const std::uint8_t* text, std::uint32_t begin, std::uint32_t end, std::uint32_t size,
-                            std::uint8_t* classes, std::uint64_t* lead, bool& ascii);
+  // returns how many. `lead`: a bit a byte, where characters begin; `ascii`: whether all are. Reads nothing from text + size on.
+  std::uint32_t (*classify)(const SplitTables& t, const std::uint8_t* text, std::uint32_t begin, std::uint32_t end,
+                            std::uint32_t size, std::uint8_t* classes, std::uint64_t* lead, bool& ascii);
   // stream: three classes before, `count` classes, one behind, and 64 bytes that may be read. Bits of `count` positions, 0 behind
   // the last. Undecided positions have neither of the other bits. Returns 1 where one is undecided, 2 where one is dropped.
   std::uint32_t (*decide)(const SplitTables& t, const std::uint8_t* stream, std::uint32_t count, std::uint64_t* start,
