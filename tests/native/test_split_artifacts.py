@@ -1,5 +1,5 @@
 """Splitting as encoding does it, at every dispatch level, against the token automaton and the two passes: the
-pre-tokenizers of the real artifacts, on hostile texts, on documents, and on runs across the edges of blocks and windows.
+pre-tokenizers of the real artifacts, on hostile texts, on documents, and on runs across edges of blocks and windows.
 
 The oracle here is the engine's own automaton, which other tests hold to the reference.
 """
