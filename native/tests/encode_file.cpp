@@ -1,4 +1,4 @@
-// encode_file PROGRAM TEXT [REPEAT] [LINES]: encodes a UTF-8 file and prints its speed, the number of ids and a checksum, to
+// encode_file PROGRAM TEXT [REPEAT] [LINES] [LEVEL]: encodes a UTF-8 file and prints its speed, the number of ids and a checksum, to
 // profile the engine without Python. With LINES the file is encoded line by line. No test: the checksum is for whoever compares
 // two builds by hand.
 #include <cstdio>
@@ -29,13 +29,18 @@ double seconds() { return static_cast<double>(std::clock()) / CLOCKS_PER_SEC; }
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc < 3 || argc > 5) {
-    std::fprintf(stderr, "usage: encode_file PROGRAM TEXT [REPEAT] [LINES]\n");
+  if (argc < 3 || argc > 6) {
+    std::fprintf(stderr, "usage: encode_file PROGRAM TEXT [REPEAT] [LINES or -] [LEVEL]\n");
     return 2;
   }
   const std::vector<char> program_bytes = read_file(argv[1]), text = read_file(argv[2]);
   const int repeat = argc > 3 ? std::atoi(argv[3]) : 1;
-  const bool lines = argc > 4;
+  const bool lines = argc > 4 && std::strcmp(argv[4], "-") != 0;
+  const std::optional<Level> level = argc > 5 ? level_of(argv[5]) : best_level();
+  if (!level) {
+    std::fprintf(stderr, "encode_file: this CPU has no level %s\n", argv[5]);
+    return 2;
+  }
   if (const std::size_t fault = validate_utf8({text.data(), text.size()}); fault != std::string_view::npos) {
     std::fprintf(stderr, "encode_file: %s is not valid UTF-8 at byte %zu\n", argv[2], fault);
     return 2;
@@ -44,7 +49,7 @@ int main(int argc, char** argv) {
     const double opening = seconds();
     const auto program = open_program(reinterpret_cast<const std::uint8_t*>(program_bytes.data()), program_bytes.size());
     std::printf("open    %.2f ms\n", (seconds() - opening) * 1e3);
-    Context context(program);
+    Context context(program, *level);
     Result result;
     for (int round = 0; round < repeat; ++round) {
       std::uint64_t ids = 0, checksum = 0xCBF29CE484222325ull;
