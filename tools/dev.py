@@ -237,6 +237,8 @@ def test_variants(counting: Variant, sanitizing: Variant, publishers: Publishers
     together = [
         # The program reader, fuzzed under sanitizers.
         Job("fuzz", PYTHON, "tools/fuzz_program_reader.py", sanitizing.tree),
+        # The lanes of text at every level, beside memory that cannot be read.
+        Job("levels", sanitizing.tree / "native" / "compare_levels", "300"),
         # Converted vocabularies against their publishers' encoders.
         Job("publishers", PYTHON, "-m", "pytest", "-q", "tests/conversion/test_published_vocabularies.py",
             env=converted),
@@ -275,6 +277,8 @@ def do_test(options: argparse.Namespace) -> None:
     # Over all cores, whole files to one worker: fixtures of a module are made once.
     call(PYTHON, "-m", "pytest", "-q", "-n", str(CORES), "--dist", "loadfile", "-m", marks)
     test_variants(counting, sanitizing, publishers)
+    if options.tier == "full":
+        call(PYTHON, "tools/cross_aarch64.py", "--if-there")  # a minute
 
 
 def do_lint(_: argparse.Namespace) -> None:
