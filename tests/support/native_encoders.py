@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import functools
 import json
+import os
+import time
 from typing import Any
 
 from tokenizers import Tokenizer
@@ -50,3 +52,12 @@ def resident_bytes() -> int:
     """Memory of this process that is in use."""
     with open("/proc/self/statm", encoding="ascii") as statm:
         return int(statm.read().split()[1]) * 4096
+
+
+def threads_at_most(wanted: int) -> bool:
+    """True when this process has no more threads: one that was joined may be listed for a moment longer."""
+    for _ in range(200):
+        if len(os.listdir("/proc/self/task")) <= wanted:
+            return True
+        time.sleep(0.01)
+    return False
