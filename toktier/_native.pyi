@@ -39,11 +39,11 @@ class Program:
     @property
     def n_ids(self) -> int:
         """1 + the greatest id."""
-    def split(self, text: _Text, two_pass: bool = False) -> tuple[list[int], list[bool]]:
+    def split(self, text: _Text, two_pass: bool = False, windows: bool = False) -> tuple[list[int], list[bool]]:
         """Piece boundaries of one segment in bytes of its UTF-8, without both ends, and whether each piece is dropped.
 
-        By the token automaton, or by the two canonical automata (`two_pass`), which is its oracle. Without normalizer
-        and added tokens.
+        By the token automaton; by the two canonical automata (`two_pass`), which is its oracle; or as encoding splits,
+        at the level of the program (`windows`), whose oracle both are. Without normalizer and added tokens.
         """
     def cuts(self, text: _Text, continued: bool = False) -> tuple[list[int], bytes]:
         """Where a text may be cut, in bytes of its UTF-8, without both ends, and the `layout.CutKind` of each: the ids
@@ -215,6 +215,18 @@ def build_bpe(
     alone), monotone, max_piece (bytes) and pair_seed (for CONF), join ("JBYT", "JSYM" or None). ValueError, one sentence, for tables
     that no tokenizer.json can mean.
     """
+
+def find_boundary_rules(
+    left: _Buffer,
+    right: _Buffer,
+    matrix: _Buffer,
+    n_class: int,
+    left_start: int,
+    right_end: int,
+    ascii_class: _Buffer,
+) -> tuple[bytes, int, int, int]:
+    """The section RULE of boundary tables (b"": none), and its terms that say start, dropped, undecided. `ascii_class`:
+    u8[128], the class of each ASCII character. ValueError for what is no such table."""
 
 def cover_vocabulary(program: Program, mutants: int) -> dict[str, Any]:
     """Texts that show each token and each merge rule of a program, and the proofs of those that none can show.

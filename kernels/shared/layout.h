@@ -17,8 +17,8 @@ constexpr tt_u32 TT_TRIE_STAGE1 = 0x110000u >> TT_TRIE_SHIFT;
 // tag, element size in bytes
 #define TT_SECTIONS(X)                                                                                               \
   X(CONF, 4) X(META, 1)                                                                                              \
-  X(CLS1, 2) X(CLS2, 1) X(LEFT, 1) X(RGHT, 1) X(BMAT, 1) X(TRAN, 2) X(TACT, 1) X(TEOF, 1) X(CUT2, 1) X(CUT3, 1)      \
-  X(CUTI, 1) X(GPAR, 1) X(GBYT, 1) X(GCP1, 2) X(GCP2, 1) X(GIMG, 4)                                                  \
+  X(CLS1, 2) X(CLS2, 1) X(LEFT, 1) X(RGHT, 1) X(BMAT, 1) X(TRAN, 2) X(TACT, 1) X(TEOF, 1) X(RULE, 8) X(CUT2, 1)      \
+  X(CUT3, 1) X(CUTI, 1) X(GPAR, 1) X(GBYT, 1) X(GCP1, 2) X(GCP2, 1) X(GIMG, 4)                                                  \
   X(CHR1, 2) X(CHR2, 1)                                                                                              \
   X(NOPS, 4) X(NSTR, 1) X(NQC1, 2) X(NQC2, 1) X(NCCC, 4) X(NDEC, 4) X(NDCP, 4) X(NCMP, 4) X(NLOW, 4) X(NLCP, 4)      \
   X(A0NF, 4) X(A0EB, 1) X(A0EC, 4) X(A0NT, 4) X(A1NF, 4) X(A1EB, 1) X(A1EC, 4) X(A1NT, 4) X(ATOK, 4) X(ASTR, 1)      \
@@ -149,6 +149,12 @@ constexpr tt_u8 TT_CHAR_SPACE = 2;  // CHR2
 constexpr tt_u8 TT_NQC_NOT_INERT = 1;
 constexpr tt_u8 TT_NQC_INSIDE_UNIT = 2;
 constexpr tt_u32 TT_MAX_PENDING = 3;
+
+// RULE: places of a window of classes, those before the position first; bits of a word by what their terms say.
+constexpr tt_u32 TT_RULE_PLACES = 5, TT_RULE_BEFORE = 3;
+constexpr tt_u32 TT_RULE_STARTS = 32, TT_RULE_DROPS = 8, TT_RULE_UNDECIDED = 24;
+// More classes have no rules: the widest byte shuffle looks up 64, and the outside of the segment is one of them.
+constexpr tt_u32 TT_MAX_RULE_CLASSES = 63;
 
 // The boundary automaton, both forms.
 struct TtBoundary {

@@ -1,10 +1,12 @@
 // `_native.build_bpe`: hands the compiler's vocabulary and merge rules to native/compile and its tables back as bytes.
 #include <nanobind/stl/optional.h>
 
+#include <algorithm>
 #include <cstring>
 #include <limits>
 
 #include "bind/bind.h"
+#include "compile/boundary_rules.h"
 #include "compile/bpe_tables.h"
 
 namespace nb = nanobind;
@@ -123,9 +125,35 @@ nb::tuple build_bpe(const nb::list& raw, const nb::list& strings, nb::handle fla
   return nb::make_tuple(sections, as_bytes(tables.live_merges), statistics);
 }
 
+nb::tuple find_rules(nb::handle left, nb::handle right, nb::handle matrix, std::uint32_t n_class, std::uint32_t left_start,
+                     std::uint32_t right_end, nb::handle ascii_class) {
+  const std::vector<std::uint8_t> l = Buffer(left).bytes(), r = Buffer(right).bytes(), m = Buffer(matrix).bytes(),
+                                  ascii = Buffer(ascii_class).bytes();
+  TtBoundary b{};
+  b.n_class = n_class;
+  b.n_left = n_class == 0 ? 0 : std::uint32_t(l.size() / n_class);
+  b.n_right = n_class == 0 ? 0 : std::uint32_t(r.size() / n_class);
+  b.left_start = left_start;
+  b.right_end = right_end;
+  const auto below = [](const std::vector<std::uint8_t>& values, std::uint32_t limit) {
+    return std::all_of(values.begin(), values.end(), [limit](std::uint8_t v) { return v < limit; });
+  };
+  if (n_class == 0 || n_class > 255 || l.size() % n_class != 0 || r.size() % n_class != 0 || b.n_left > 256 || b.n_right > 256 ||
+      left_start >= b.n_left || right_end >= b.n_right || m.size() != std::size_t{b.n_left} * b.n_right || ascii.size() != 128 ||
+      !below(l, b.n_left) || !below(r, b.n_right) || !below(m, 3) || !below(ascii, n_class))
+    throw nb::value_error("no boundary tables");
+  b.left = l.data();
+  b.right = r.data();
+  b.matrix = m.data();
+  const compile::BoundaryRules rules = compile::find_boundary_rules(b, ascii.data());
+  return nb::make_tuple(as_bytes(rules.terms), rules.starts, rules.drops, rules.undecided);
+}
+
 }  // namespace
 
 void register_compile(nb::module_& m) {
+  m.def("find_boundary_rules", &find_rules, nb::arg("left"), nb::arg("right"), nb::arg("matrix"), nb::arg("n_class"),
+        nb::arg("left_start"), nb::arg("right_end"), nb::arg("ascii_class"), "The local rules of boundary tables.");
   m.def("build_bpe", &build_bpe, nb::arg("raw"), nb::arg("strings"), nb::arg("flags"), nb::arg("merges"), nb::arg("byte_level"),
         nb::arg("initial"), nb::arg("byte_fallback"), nb::arg("ignore_merges"), nb::arg("unk_id").none(),
         "BPE sections of a program, the rules that can fire, and what was proved.");

@@ -47,7 +47,7 @@ std::uint32_t checked_id(nb::handle id) {
   return out;
 }
 
-nb::tuple split_text(const ProgramOwner& owner, nb::handle text, bool two_pass) {
+nb::tuple split_text(const ProgramOwner& owner, nb::handle text, bool two_pass, bool windows) {
   const Ref taken = take_text(text.ptr());
   if (!taken) throw nb::python_error();
   TextBuffer buffer;
@@ -59,7 +59,8 @@ nb::tuple split_text(const ProgramOwner& owner, nb::handle text, bool two_pass) 
   {
     WithoutGil released(text_weight(taken.get()) >= kReleaseGilFrom);
     valid = utf8_of(taken.get(), owner.transcode(), buffer, utf8, fault);
-    if (valid) split(owner.program(), utf8, two_pass ? SplitForm::two_pass : SplitForm::token_automaton, boundaries, dropped);
+    const SplitForm form = windows ? SplitForm::windows : two_pass ? SplitForm::two_pass : SplitForm::token_automaton;
+    if (valid) split(owner.program(), utf8, form, owner.level(), boundaries, dropped);
   }
   if (!valid) {
     set_invalid_text(fault);
@@ -213,7 +214,7 @@ void register_program(nb::module_& m) {
   const nb::object type =
       nb::class_<ProgramOwner>(m, "Program", nb::is_final())
           .def(nb::init<nb::handle, std::optional<std::string>>(), nb::arg("buffer").none(), nb::arg("level") = nb::none())
-          .def("split", &split_text, nb::arg("text").none(), nb::arg("two_pass") = false)
+          .def("split", &split_text, nb::arg("text").none(), nb::arg("two_pass") = false, nb::arg("windows") = false)
           .def("joins", &joins_of, nb::arg("text").none())
           .def("cuts", &cuts_of, nb::arg("text").none(), nb::arg("continued") = false)
           .def("decode", &decode_ids, nb::arg("ids").none(), nb::arg("skip_special_tokens") = true)

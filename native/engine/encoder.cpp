@@ -8,7 +8,7 @@
 #include "faults.h"
 #include "normalizer.h"
 #include "piece_encoder.h"
-#include "splitter.h"
+#include "split_windows.h"
 
 namespace toktier {
 
@@ -57,7 +57,7 @@ struct Layout {
 
 struct Context::State {
   State(std::shared_ptr<const Program> p, Level l)
-      : owner(std::move(p)), program(*owner), level(l), lanes(scan_lanes(l)), encoder(program) {}
+      : owner(std::move(p)), program(*owner), level(l), lanes(scan_lanes(l)), encoder(program), splitter(program, l) {}
 
   void core(std::string_view text, const EncodeOptions& options);
   void raw_segment(const Segment& segment, const EncodeOptions& options);
@@ -75,8 +75,10 @@ struct Context::State {
   NormalizerRun normalizer;
   SegmentBuffer prefixed;
   Scratch<std::uint32_t> origin;
-  Scratch<std::uint8_t> right_states;
-  BoundaryLot lot;
+  WindowSplitter splitter;
+  SplitWindow window;
+  std::uint32_t bound[1 + window_bytes + 16];
+  std::uint8_t value[1 + window_bytes];
   TokenBuffer tokens;
   // Trimming looks at the text that an added token matched; by index in `tokens`.
   struct Added {
@@ -151,23 +153,27 @@ void Context::State::normalized_segment(const Segment& given) {
     TOKTIER_COUNT(bytes_copied, segment.size + 1);
     segment = prefixed.view(segment.origin != nullptr);
   }
-  // The lot holds the bounds of pieces: slot 0 is where the open piece began, the end of the segment closes the last one.
-  lot.position[0] = 0;
-  lot.value[0] = TT_BOUNDARY;
-  lot.count = 1;
-  if (program.boundary.n_class != 0) {
-    BoundaryScan scan(program, segment.text, segment.size, program.boundary.n_token == 0, right_states);
-    while (scan.next(lot)) {
-      const std::uint32_t last = lot.count - 1;
-      encoder.encode(segment, lot.position, lot.value, last, tokens);
-      lot.position[0] = lot.position[last];
-      if (TOKTIER_FAULT(lot_border) && !scan.done()) lot.position[0] = lot.position[last - 1];
-      lot.value[0] = lot.value[last];
-      lot.count = 1;
-    }
+  // `bound` is where pieces begin: slot 0 is where the open piece began, the end of the segment closes the last one.
+  std::uint32_t last = 0;
+  bound[0] = 0;
+  value[0] = TT_BOUNDARY;
+  splitter.begin(segment.text, segment.size);
+  while (splitter.next(window)) {
+    // The first piece begins with the segment: its slot is written again where it was already known.
+    const std::uint32_t first = window.begin == 0 ? 0 : 1;
+    last = first + list_bits(level, window.start, window.words(), window.begin, bound + first);
+    std::fill_n(value + first, last - first, std::uint8_t{TT_BOUNDARY});
+    if (window.has_dropped)
+      for (std::uint32_t k = first; k < last; ++k)
+        if (window.drops(bound[k] - window.begin)) value[k] = TT_BOUNDARY_DROPPED;
+    if (last == 0 || --last == 0) continue;
+    encoder.encode(segment, bound, value, last, tokens);
+    bound[0] = bound[last];
+    if (TOKTIER_FAULT(window_border) && window.end < segment.size) bound[0] = bound[last - 1];
+    value[0] = value[last];
   }
-  lot.position[1] = segment.size;
-  encoder.encode(segment, lot.position, lot.value, 1, tokens);
+  bound[1] = segment.size;
+  encoder.encode(segment, bound, value, 1, tokens);
 }
 
 void Context::State::added_token(const Segment& segment, const AddedMatch& match) {
@@ -206,14 +212,14 @@ void Context::State::shrink() {
   if (longest_seen < kept_bytes / 64) return;  // no buffer has 64 times the bytes of the text
   longest_seen = 0;
   const std::size_t held = encoder.bytes() + normalizer.bytes() + prefixed.text.bytes() + prefixed.origin.bytes() +
-                           origin.bytes() + right_states.bytes() + tokens.ids.bytes() + tokens.offsets.bytes() + added.bytes();
+                           origin.bytes() + splitter.bytes() + tokens.ids.bytes() + tokens.offsets.bytes() + added.bytes();
   if (held <= kept_bytes) return;
   encoder.release();
   normalizer.release();
   prefixed.text.release();
   prefixed.origin.release();
   origin.release();
-  right_states.release();
+  splitter.release();
   tokens.ids.release();
   tokens.offsets.release();
   added.release();

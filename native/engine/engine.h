@@ -143,8 +143,8 @@ std::string decode(const Program& program, const std::uint32_t* ids, std::size_t
 
 // Piece boundaries (byte positions, ascending, without 0 and text.size()) by the token automaton, and by LEFT/RGHT/BMAT in two
 // passes: the second is the oracle of the first. `dropped[k]` is 1 where piece k (of boundaries.size()+1) is dropped.
-enum class SplitForm { token_automaton, two_pass };
-void split(const Program& program, std::string_view segment, SplitForm form, std::vector<std::uint32_t>& boundaries,
+enum class SplitForm { token_automaton, two_pass, windows };  // windows: as encoding splits
+void split(const Program& program, std::string_view segment, SplitForm form, Level level, std::vector<std::uint32_t>& boundaries,
            std::vector<std::uint8_t>& dropped);
 
 #ifdef TOKTIER_COUNTERS

@@ -135,6 +135,12 @@ class Opener {
     check_token_automaton(b);
     p_.steps.resize(next.size);
     for (std::uint64_t i = 0; i < next.size; ++i) p_.steps[i] = next[i] * b.n_class << 8 | b.token_action[i];
+
+    const auto rules = s_.get<std::uint64_t>(TT_SECTION_RULE);
+    if (rules.size == 0) return;
+    require(n <= TT_MAX_RULE_CLASSES, "RULE", "there are too many classes for it");
+    require(rules.size == TT_RULE_PLACES * (n + 1), "RULE", "it has the wrong length");
+    make_split_program(b, rules.data, p_.split);
   }
 
   void vocabulary() {

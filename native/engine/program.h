@@ -15,6 +15,7 @@
 #include "shared/layout.h"
 #include "shared/trie.h"
 #include "shared/utf8.h"
+#include "split_tables.h"
 
 namespace toktier {
 
@@ -69,6 +70,7 @@ struct Program {
   // Pre-tokenizer. `steps[state * n_class + class]` = next state * n_class << 8 | action: one load for both.
   TtBoundary boundary{};
   std::vector<std::uint32_t> steps;
+  SplitProgram split;
   std::uint8_t ascii_class[128];
   TtTrie<std::uint8_t> chars{};  // CHR
 

@@ -24,6 +24,7 @@ struct SplitWindow {
   alignas(64) std::uint64_t start[window_words];    // a piece starts here; always set at byte 0 of the segment
   alignas(64) std::uint64_t dropped[window_words];  // and that piece is dropped; a subset of `start`
   alignas(64) std::uint64_t lead[window_words];     // a character begins here
+  bool drops(std::uint32_t k) const { return has_dropped && (dropped[k / 64] >> (k % 64) & 1) != 0; }
   std::uint32_t words() const { return (end - begin + 63) / 64; }
   bool begins_character(std::uint32_t k) const { return ascii || (lead[k / 64] >> (k % 64) & 1) != 0; }
 };

@@ -3,6 +3,7 @@
 
 #include "counters.h"
 #include "segment.h"
+#include "split_windows.h"
 
 namespace toktier {
 
@@ -112,27 +113,36 @@ void BoundaryScan::second_pass(BoundaryLot& lot) {
   lot.count = count;
 }
 
-void split(const Program& program, std::string_view segment, SplitForm form, std::vector<std::uint32_t>& boundaries,
+void split(const Program& program, std::string_view segment, SplitForm form, Level level, std::vector<std::uint32_t>& boundaries,
            std::vector<std::uint8_t>& dropped) {
   boundaries.clear();
   dropped.clear();
   if (segment.size() > longest_text) throw TextError{0, "the text is longer than 4 GiB"};
   std::uint8_t current = 0;
-  if (program.boundary.n_class != 0 && !segment.empty()) {
+  const auto add = [&](std::uint32_t position, bool drop) {
+    if (position != 0) {
+      boundaries.push_back(position);
+      dropped.push_back(current);
+    }
+    current = drop;
+  };
+  if (form == SplitForm::windows) {
+    WindowSplitter splitter(program, level);
+    const auto window = std::make_unique<SplitWindow>();
+    std::vector<std::uint32_t> positions(window_bytes + 16);
+    splitter.begin(reinterpret_cast<const std::uint8_t*>(segment.data()), static_cast<std::uint32_t>(segment.size()));
+    while (splitter.next(*window)) {
+      const std::uint32_t count = list_bits(level, window->start, window->words(), 0, positions.data());
+      for (std::uint32_t k = 0; k < count; ++k) add(window->begin + positions[k], window->drops(positions[k]));
+    }
+  } else if (program.boundary.n_class != 0 && !segment.empty()) {
     Scratch<std::uint8_t> right_states;
     const bool two_pass = form == SplitForm::two_pass || program.boundary.n_token == 0;
     BoundaryScan scan(program, reinterpret_cast<const std::uint8_t*>(segment.data()), static_cast<std::uint32_t>(segment.size()),
                       two_pass, right_states);
     BoundaryLot lot;
     while (lot.count = 0, scan.next(lot))
-      for (std::uint32_t k = 0; k < lot.count; ++k) {
-        const std::uint8_t drop = lot.value[k] == TT_BOUNDARY_DROPPED;
-        if (lot.position[k] != 0) {
-          boundaries.push_back(lot.position[k]);
-          dropped.push_back(current);
-        }
-        current = drop;
-      }
+      for (std::uint32_t k = 0; k < lot.count; ++k) add(lot.position[k], lot.value[k] == TT_BOUNDARY_DROPPED);
   }
   dropped.push_back(current);
 }

@@ -82,6 +82,16 @@ std::vector<Rule> rules_by_rank(const Program& p) {
 
 void plant_in_boundaries(Program& p) {
   TtBoundary& b = p.boundary;
+  if (TOKTIER_FAULT(rule_term)) {
+    for (std::uint8_t* term : {p.split.lanes.terms[0][2], p.split.lanes.terms[1][2], p.split.lanes.terms[2][2]})
+      term[tt_class(b, 'a')] = 0;
+    p.split.lanes.words[2][tt_class(b, 'a')] &= ~std::uint64_t{0xFFFFFF};
+    return;
+  }
+  // The local rules would answer before a table that is changed.
+  if (TOKTIER_FAULT(class_of_one) || TOKTIER_FAULT(class_of_ascii) || TOKTIER_FAULT(step_to_start) || TOKTIER_FAULT(cut_added) ||
+      TOKTIER_FAULT(cut_missed) || TOKTIER_FAULT(look_ahead) || TOKTIER_FAULT(look_ahead_at_end) || TOKTIER_FAULT(matrix_entry))
+    p.split.usable = false;
   if (TOKTIER_FAULT(class_of_one)) set_in_trie(b.class1, b.class2, 0xA4D0, static_cast<std::uint8_t>(tt_class(b, '!')));
   if (TOKTIER_FAULT(class_of_ascii)) p.ascii_class[0x1F] = p.ascii_class['z'];
   if (TOKTIER_FAULT(step_to_start)) {

@@ -16,7 +16,6 @@
 
 #include "engine/cuts.h"
 #include "engine/engine.h"
-#include "engine/joins.h"
 #include "engine/lossy_utf8.h"
 #include "shared/layout.h"
 
@@ -62,8 +61,8 @@ void exercise(const std::shared_ptr<const Program>& program, const std::string& 
   }
   std::vector<std::uint32_t> boundaries;
   std::vector<std::uint8_t> dropped;
-  for (const SplitForm form : {SplitForm::token_automaton, SplitForm::two_pass}) {
-    split(*program, text, form, boundaries, dropped);
+  for (const SplitForm form : {SplitForm::token_automaton, SplitForm::two_pass, SplitForm::windows}) {
+    split(*program, text, form, best_level(), boundaries, dropped);
     promise(dropped.size() == boundaries.size() + 1, "one flag for each piece");
     std::uint32_t before = 0;
     for (const std::uint32_t position : boundaries) {
@@ -83,9 +82,6 @@ void exercise(const std::shared_ptr<const Program>& program, const std::string& 
     }
     promise(next_cut(*program, text, at, continued) == text.size(), "the end comes after the last cut");
   }
-  std::size_t characters = 0;
-  for (const char c : text) characters += (c & 0xC0) != 0x80;
-  promise(list_joins(*program, text).size() + 1 == std::max<std::size_t>(characters, 1), "a join for each two characters");
   for (std::uint32_t id = 0; id < std::min(facts.n_ids, 300u); ++id)
     if (const auto token = token_string(*program, id)) {
       promise(validate_utf8(*token) == std::string_view::npos, "token strings are valid UTF-8");

@@ -1,5 +1,6 @@
-"""The engine's two ways of splitting, on the suites that reach every entry of their tables, against plain execution of
-the tables. No reference here: that the tables are the reference's is shown in tests/program/test_coverage.py."""
+"""The engine's three ways of splitting, the one that encoding uses at every dispatch level, on the suites that reach
+every entry of their tables and on all short class strings, against plain execution of the tables. No reference here:
+that the tables are the reference's is shown in tests/program/test_coverage.py."""
 
 from __future__ import annotations
 
@@ -7,6 +8,7 @@ import functools
 import itertools
 import json
 import random
+from typing import Any
 
 import pytest
 
@@ -31,14 +33,22 @@ def byte_alphabet() -> list[str]:
     return [chr(b) if b in kept else chr(next(others)) for b in range(256)]
 
 
+LEVELS: list[str] = _native.build_facts()["dispatch_levels"]
+
+
 @functools.cache
-def program_of(stages: Stages) -> _native.Program:
+def program_of(stages: Stages, level: str = LEVELS[-1]) -> _native.Program:
+    return _native.Program(image_of(stages), level=level)
+
+
+@functools.cache
+def image_of(stages: Stages) -> bytes:
     splits = [
         {"type": "Split", "pattern": {"Regex": pattern}, "behavior": behavior, "invert": invert}
         for pattern, behavior, invert in stages
     ]
     byte_level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": False, "use_regex": False}
-    tokenizer = {
+    tokenizer: dict[str, Any] = {
         "version": "1.0",
         "truncation": None,
         "padding": None,
@@ -49,11 +59,12 @@ def program_of(stages: Stages) -> _native.Program:
         "decoder": byte_level,
         "model": {"type": "BPE", "vocab": {c: i for i, c in enumerate(byte_alphabet())}, "merges": []},
     }
-    return _native.Program(compile_tokenizer(json.dumps(tokenizer).encode()))
+    return compile_tokenizer(json.dumps(tokenizer).encode())
 
 
-def engine_split(program: _native.Program, text: str, *, two_pass: bool) -> tuple[list[int], list[bool]]:
-    boundaries, dropped = program.split(text, two_pass=two_pass)
+def engine_split(program: _native.Program, text: str, form: str = "windows") -> tuple[list[int], list[bool]]:
+    """`form`: two_pass, windows, or "" for the token automaton."""
+    boundaries, dropped = program.split(text, **({form: True} if form else {}))
     return list(boundaries), [bool(d) for d in dropped]
 
 
@@ -65,18 +76,21 @@ def table_split(text: str, values: bytes) -> tuple[list[int], list[bool]]:
 
 def check(case: SplitCase, strings: list[bytes], rng: random.Random | None) -> None:
     program = program_of(case.stages)
+    levels = [program_of(case.stages, level) for level in LEVELS]
     for classes in strings:
         text = case.text(classes, rng)
         expected = table_split(text, run_two_pass(case.tables, classes))
-        for two_pass in (False, True):
-            assert engine_split(program, text, two_pass=two_pass) == expected, (text, two_pass)
+        for form in ("", "two_pass"):
+            assert engine_split(program, text, form) == expected, (text, form)
+        for at_level in levels:
+            assert engine_split(at_level, text) == expected, (text, at_level.level)
 
 
 written = pytest.mark.parametrize("case", written_cases(), ids=lambda case: case.name)
 
 
 @written
-def test_both_forms_on_the_suites(case: SplitCase) -> None:
+def test_all_forms_on_the_suites(case: SplitCase) -> None:
     automaton = build_token_automaton(case.tables)
     assert automaton is not None
     program = program_of(case.stages)
@@ -86,9 +100,46 @@ def test_both_forms_on_the_suites(case: SplitCase) -> None:
 
 
 @written
-def test_both_forms_on_long_texts_of_any_character(case: SplitCase) -> None:
+def test_all_forms_on_long_texts_of_any_character(case: SplitCase) -> None:
     rng = random.Random(13)
     check(case, [random_classes(rng, case.tables.n_class, rng.randint(1, 3000)) for _ in range(40)], rng)
+
+
+@written
+def test_windows_on_all_short_class_strings(case: SplitCase) -> None:
+    n = case.tables.n_class
+    longest = 4 if n <= 8 else 3
+    program = program_of(case.stages)
+    for length in range(1, longest + 1):
+        for letters in itertools.product(range(n), repeat=length):
+            classes = bytes(letters)
+            text = case.text(classes)
+            expected = table_split(text, run_two_pass(case.tables, classes))
+            assert engine_split(program, text) == expected, text
+
+
+@written
+def test_windows_at_every_place_of_a_block(case: SplitCase) -> None:
+    """Behind 0 to 70 fillers of each class, so that every class stands at every place of a block of 64 bytes."""
+    rng = random.Random(15)
+    n = case.tables.n_class
+    for fill in range(n):
+        strings = [bytes([fill]) * k + random_classes(rng, n, 12) for k in range(71)]
+        check(case, strings, rng if fill % 2 else None)
+
+
+@written
+def test_windows_at_their_edges(case: SplitCase) -> None:
+    """Runs that end around the edge of a window of 4096 bytes, or go on for several windows."""
+    rng = random.Random(16)
+    n = case.tables.n_class
+    strings = []
+    for fill in range(n):
+        width = len(chr(case.tables.representatives[fill]).encode())
+        for beyond in (*range(-6, 7), 64, 4096, 9000):
+            run = bytes([fill]) * max(1, (4096 + beyond) // width)
+            strings.append(random_classes(rng, n, 5) + run + random_classes(rng, n, 9))
+    check(case, strings, None)
 
 
 def test_two_passes_serve_where_there_is_no_token_automaton() -> None:

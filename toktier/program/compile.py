@@ -9,6 +9,7 @@ from array import array
 from collections.abc import Mapping
 from functools import cache
 
+from toktier import _native
 from toktier.canonical import canonical_json
 from toktier.program import unicode
 from toktier.program.boundary import BoundaryTables, compile_boundaries
@@ -115,11 +116,31 @@ def _boundary_sections(
     stage1, stage2 = build_trie(tables.class_ranges, 0, 1)
     sections = {"CLS1": stage1, "CLS2": stage2, "LEFT": tables.left, "RGHT": tables.right, "BMAT": tables.matrix}
     if automaton is not None:
+        rules = find_rules(tables)
+        if rules:
+            sections["RULE"] = rules
         conf[Conf.N_TOKEN], conf[Conf.TOKEN_START] = automaton.n_state, automaton.start
         sections |= {"TRAN": automaton.next, "TACT": automaton.actions, "TEOF": automaton.eof}
     if cuts is not None:
         sections |= {"CUT2": cuts.pair, "CUT3": cuts.left_triple + cuts.right_triple, "CUTI": cuts.inner}
     return sections
+
+
+def find_rules(tables: BoundaryTables) -> bytes:
+    """The section RULE: what five classes say of a position, whatever stands around them; b"" where there is none."""
+    ascii_class = bytearray(128)
+    for first, last, c in tables.class_ranges:
+        for code_point in range(first, min(last, 127) + 1):
+            ascii_class[code_point] = c
+    return _native.find_boundary_rules(
+        tables.left,
+        tables.right,
+        tables.matrix,
+        tables.n_class,
+        tables.left_start,
+        tables.right_end,
+        bytes(ascii_class),
+    )[0]
 
 
 @cache

@@ -24,7 +24,7 @@ SECTIONS: dict[str, int] = {
     "META": 1,
     "CLS1": 2, "CLS2": 1,
     "LEFT": 1, "RGHT": 1, "BMAT": 1,
-    "TRAN": 2, "TACT": 1, "TEOF": 1,
+    "TRAN": 2, "TACT": 1, "TEOF": 1, "RULE": 8,
     "CUT2": 1, "CUT3": 1, "CUTI": 1,
     "GPAR": 1, "GBYT": 1, "GCP1": 2, "GCP2": 1, "GIMG": 4,
     "CHR1": 2, "CHR2": 1,
