@@ -16,6 +16,7 @@
 
 #include "engine/cuts.h"
 #include "engine/engine.h"
+#include "engine/joins.h"
 #include "engine/lossy_utf8.h"
 #include "shared/layout.h"
 
@@ -82,6 +83,9 @@ void exercise(const std::shared_ptr<const Program>& program, const std::string& 
     }
     promise(next_cut(*program, text, at, continued) == text.size(), "the end comes after the last cut");
   }
+  std::size_t characters = 0;
+  for (const char c : text) characters += (c & 0xC0) != 0x80;
+  promise(list_joins(*program, text).size() + 1 == std::max<std::size_t>(characters, 1), "a join for each two characters");
   for (std::uint32_t id = 0; id < std::min(facts.n_ids, 300u); ++id)
     if (const auto token = token_string(*program, id)) {
       promise(validate_utf8(*token) == std::string_view::npos, "token strings are valid UTF-8");
