@@ -299,6 +299,7 @@ inline u64 deposit(u64 bits, u64 mask) {
 #if defined(__BMI2__)
   return _pdep_u64(bits, mask);
 #else
+  if (mask == ~u64{0}) return bits;
   u64 out = 0;
   for (; mask != 0 && bits != 0; mask &= mask - 1, bits >>= 1)
     if (bits & 1) out |= mask & (~mask + 1);
