@@ -28,11 +28,12 @@ def ids_of(ids: Iterable[int] | _Buffer) -> list[int]:
 class Program:
     """A program file, checked and ready, for any number of threads. Holds the buffer's export as long as it lives."""
 
-    def __init__(self, buffer: _Buffer, level: str | None = None) -> None:
+    def __init__(self, buffer: _Buffer, level: str | None = None, cache_lines: int | None = None) -> None:
         """`buffer`: the whole file, not written to afterwards. ProgramError where a table does not hold.
 
         `level`: the dispatch level to run at, one of `build_facts()["dispatch_levels"]`; None: the best. ValueError for one
         that this CPU does not have. Ids do not depend on it.
+        `cache_lines`: lines of each word cache, fixed; a power of two from 2 to 131072. None: it grows as it needs. Nor on it.
         """
     @property
     def level(self) -> str: ...

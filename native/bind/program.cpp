@@ -156,7 +156,9 @@ nb::dict info(const ProgramOwner& owner) {
 
 }  // namespace
 
-ProgramOwner::ProgramOwner(nb::handle buffer, std::optional<std::string> level) {
+ProgramOwner::ProgramOwner(nb::handle buffer, std::optional<std::string> level, std::optional<std::uint32_t> cache_lines) {
+  if (cache_lines && (*cache_lines < 2 || *cache_lines > 1u << 17 || (*cache_lines & (*cache_lines - 1)) != 0))
+    throw nb::value_error("cache_lines must be a power of two from 2 to 131072");
   if (level) {
     const std::optional<Level> found = level_of(*level);
     if (!found) throw nb::value_error("this CPU, or this build, does not have that dispatch level");
@@ -165,7 +167,7 @@ ProgramOwner::ProgramOwner(nb::handle buffer, std::optional<std::string> level) 
   if (PyObject_GetBuffer(buffer.ptr(), &view_, PyBUF_SIMPLE) != 0) throw nb::python_error();
   try {
     program_ = open_program(static_cast<const std::uint8_t*>(view_.buf), std::size_t(view_.len));
-    contexts_ = std::make_unique<ContextPool>(program_, level_);
+    contexts_ = std::make_unique<ContextPool>(program_, level_, cache_lines.value_or(0));
     idle_callers_ = std::make_unique<IdleCallers>();
     transcode_ = &transcode_lanes(level_);
     facts_ = program_facts(*program_);
@@ -213,7 +215,8 @@ void register_program(nb::module_& m) {
   });
   const nb::object type =
       nb::class_<ProgramOwner>(m, "Program", nb::is_final())
-          .def(nb::init<nb::handle, std::optional<std::string>>(), nb::arg("buffer").none(), nb::arg("level") = nb::none())
+          .def(nb::init<nb::handle, std::optional<std::string>, std::optional<std::uint32_t>>(), nb::arg("buffer").none(),
+               nb::arg("level") = nb::none(), nb::arg("cache_lines") = nb::none())
           .def("split", &split_text, nb::arg("text").none(), nb::arg("two_pass") = false, nb::arg("windows") = false)
           .def("joins", &joins_of, nb::arg("text").none())
           .def("cuts", &cuts_of, nb::arg("text").none(), nb::arg("continued") = false)

@@ -15,7 +15,8 @@ class IdleCallers;
 class ProgramOwner {
  public:
   // Keeps `buffer` exported. Throws ProgramError, nb::python_error; nb::value_error for a level that is not available.
-  ProgramOwner(nanobind::handle buffer, std::optional<std::string> level);
+  // `cache_lines`: see Context; for tests.
+  ProgramOwner(nanobind::handle buffer, std::optional<std::string> level, std::optional<std::uint32_t> cache_lines);
   ~ProgramOwner();
   ProgramOwner(const ProgramOwner&) = delete;
   ProgramOwner& operator=(const ProgramOwner&) = delete;

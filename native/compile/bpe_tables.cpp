@@ -278,7 +278,10 @@ class Builder {
     bool spelled = true;  // every byte of UTF-8 has a symbol
     for (std::uint32_t b = 0; in_.byte_level && b < 0xF5; ++b) spelled &= symbols_[b] != kNone || b == 0xC0 || b == 0xC1;
     if (spelled) {
-      JoinFilter filter = build_join_filter(live, in_.raw);
+      std::vector<std::uint32_t> whole;
+      for (std::uint32_t id = 0; id < out_.tflg.size(); ++id)
+        if ((out_.tflg[id] & TT_TOKEN_WHOLE_PIECE) != 0 && (out_.tflg[id] & TT_TOKEN_REACHABLE) == 0) whole.push_back(id);
+      JoinFilter filter = build_join_filter(live, in_.raw, whole);
       out_.jchr = std::move(filter.pairs);
       out_.jfrg = std::move(filter.fragments);
     }

@@ -45,7 +45,8 @@ std::uint32_t decode(std::string_view s) {
 
 }  // namespace
 
-JoinFilter build_join_filter(const std::vector<std::uint32_t>& rules, const Blob& raw) {
+JoinFilter build_join_filter(const std::vector<std::uint32_t>& rules, const Blob& raw,
+                             const std::vector<std::uint32_t>& taken_whole) {
   std::vector<Key> whole, fragments;
   for (std::size_t r = 0; r < rules.size(); r += 3) {
     const std::string_view left = string_at(raw, rules[r]), right = string_at(raw, rules[r + 1]);
@@ -68,6 +69,16 @@ JoinFilter build_join_filter(const std::vector<std::uint32_t>& rules, const Blob
     }
     b = right_whole ? decode(first) : TT_JOIN_FRAGMENT | static_cast<tt_u8>(first[0]);
     (left_whole && right_whole ? whole : fragments).push_back({a, b});
+  }
+  for (const std::uint32_t id : taken_whole) {
+    const std::string_view text = string_at(raw, id);
+    for (std::size_t at = 0, length, before = 0; at < text.size(); before = at, at += length) {
+      length = length_of(text[at]);
+      const std::string_view character = text.substr(at, length);
+      if (length == 0 || character.size() != length || !std::all_of(character.begin() + 1, character.end(), is_continuation))
+        break;  // no UTF-8: no piece reads it
+      if (at > 0) whole.push_back({decode(text.substr(before)), decode(character)});
+    }
   }
   JoinFilter out;
   out.pairs = bit_set(whole, kPairSparse, kPairBits);

@@ -22,8 +22,8 @@ struct ContextPool::Slots {
   }
 };
 
-ContextPool::ContextPool(std::shared_ptr<const Program> program, Level level)
-    : program_(std::move(program)), level_(level), slots_(std::make_unique<Slots>()) {}
+ContextPool::ContextPool(std::shared_ptr<const Program> program, Level level, std::uint32_t cache_lines)
+    : program_(std::move(program)), level_(level), cache_lines_(cache_lines), slots_(std::make_unique<Slots>()) {}
 
 ContextPool::~ContextPool() {
   for (Slots::Slot& slot : slots_->slots) delete slot.context.load();
@@ -37,7 +37,7 @@ ContextPool::Lease ContextPool::acquire() {
     if (Context* context = slot.exchange(nullptr, std::memory_order_acquire))
       return Lease(this, std::unique_ptr<Context>(context));
   }
-  return Lease(this, std::make_unique<Context>(program_, level_));
+  return Lease(this, std::make_unique<Context>(program_, level_, cache_lines_));
 }
 
 ContextPool::Lease::Lease(ContextPool* pool, std::unique_ptr<Context> context) : pool_(pool), context_(std::move(context)) {}

@@ -9,6 +9,7 @@
 #include "normalizer.h"
 #include "piece_encoder.h"
 #include "split_windows.h"
+#include "word_encoder.h"
 
 namespace toktier {
 
@@ -56,8 +57,15 @@ struct Layout {
 }  // namespace
 
 struct Context::State {
-  State(std::shared_ptr<const Program> p, Level l)
-      : owner(std::move(p)), program(*owner), level(l), lanes(scan_lanes(l)), encoder(program), splitter(program, l) {}
+  State(std::shared_ptr<const Program> p, Level l, std::uint32_t cache_lines)
+      : owner(std::move(p)),
+        program(*owner),
+        level(l),
+        lanes(scan_lanes(l)),
+        encoder(program),
+        splitter(program, l),
+        words(program, l, splitter, encoder, cache_lines == 0 ? WordCache::first_lines : cache_lines,
+              cache_lines == 0 ? WordCache::most_lines : cache_lines) {}
 
   void core(std::string_view text, const EncodeOptions& options);
   void raw_segment(const Segment& segment, const EncodeOptions& options);
@@ -76,6 +84,7 @@ struct Context::State {
   SegmentBuffer prefixed;
   Scratch<std::uint32_t> origin;
   WindowSplitter splitter;
+  WordEncoder words;
   SplitWindow window;
   std::uint32_t bound[1 + window_bytes + 16];
   std::uint8_t value[1 + window_bytes];
@@ -153,6 +162,10 @@ void Context::State::normalized_segment(const Segment& given) {
     TOKTIER_COUNT(bytes_copied, segment.size + 1);
     segment = prefixed.view(segment.origin != nullptr);
   }
+  if (segment.origin == nullptr) {
+    words.encode(segment, tokens.ids);
+    return;
+  }
   // `bound` is where pieces begin: slot 0 is where the open piece began, the end of the segment closes the last one.
   std::uint32_t last = 0;
   bound[0] = 0;
@@ -211,10 +224,12 @@ void Context::State::surface(std::size_t begin, std::size_t end, std::size_t fir
 void Context::State::shrink() {
   if (longest_seen < kept_bytes / 64) return;  // no buffer has 64 times the bytes of the text
   longest_seen = 0;
-  const std::size_t held = encoder.bytes() + normalizer.bytes() + prefixed.text.bytes() + prefixed.origin.bytes() +
-                           origin.bytes() + splitter.bytes() + tokens.ids.bytes() + tokens.offsets.bytes() + added.bytes();
+  const std::size_t held = encoder.bytes() + words.bytes() + normalizer.bytes() + prefixed.text.bytes() +
+                           prefixed.origin.bytes() + origin.bytes() + splitter.bytes() + tokens.ids.bytes() +
+                           tokens.offsets.bytes() + added.bytes();
   if (held <= kept_bytes) return;
   encoder.release();
+  words.release();
   normalizer.release();
   prefixed.text.release();
   prefixed.origin.release();
@@ -273,8 +288,8 @@ IdsAround ids_around(const Program& program) {
           static_cast<std::size_t>(program.after.size)};
 }
 
-Context::Context(std::shared_ptr<const Program> program, Level level)
-    : state_(std::make_unique<State>(std::move(program), level)) {}
+Context::Context(std::shared_ptr<const Program> program, Level level, std::uint32_t cache_lines)
+    : state_(std::make_unique<State>(std::move(program), level, cache_lines)) {}
 Context::~Context() = default;
 
 std::size_t Context::prepare(std::string_view text, const EncodeOptions& options) {

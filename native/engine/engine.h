@@ -65,7 +65,8 @@ struct Result {
 // shrinks back to at most 1 MiB of text-sized buffers after a longer one.
 class Context {
  public:
-  explicit Context(std::shared_ptr<const Program> program, Level level = best_level());
+  // `cache_lines`: of the word cache, fixed; a power of two from 2 to 2^17. 0: it grows as it needs. Ids do not depend on it.
+  explicit Context(std::shared_ptr<const Program> program, Level level = best_level(), std::uint32_t cache_lines = 0);
   ~Context();
   // Valid UTF-8 only (validate_utf8 first for foreign bytes). Throws SettingsError, and TextError for 4 GiB or more.
   void encode(std::string_view text, const EncodeOptions& options, Result& out);
@@ -85,7 +86,7 @@ class Context {
 // No lock: a child forked while other threads encode finds the pool usable (their contexts are lost to it, nothing else).
 class ContextPool {
  public:
-  explicit ContextPool(std::shared_ptr<const Program> program, Level level = best_level());
+  explicit ContextPool(std::shared_ptr<const Program> program, Level level = best_level(), std::uint32_t cache_lines = 0);
   ~ContextPool();  // no lease may be alive
   ContextPool(const ContextPool&) = delete;
   ContextPool& operator=(const ContextPool&) = delete;
@@ -109,6 +110,7 @@ class ContextPool {
   struct Slots;
   std::shared_ptr<const Program> program_;
   const Level level_;
+  const std::uint32_t cache_lines_;
   std::unique_ptr<Slots> slots_;
 };
 

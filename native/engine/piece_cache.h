@@ -112,9 +112,9 @@ class PieceCache {
   Entry* table_;
 };
 
-using ShortCache = PieceCache<2, 4, 16>;  // pieces of up to 15 bytes: 4 MiB, a set is one cache line
-using LongCache = PieceCache<4, 8, 12>;   // up to 31 bytes: 512 KiB
-using WideCache = PieceCache<8, 16, 11>;  // up to 63 bytes, rules of dashes and the like: 512 KiB
+using ShortCache = PieceCache<2, 4, 13>;  // pieces of up to 15 bytes: 512 KiB, a set is one cache line
+using LongCache = PieceCache<4, 8, 11>;   // up to 31 bytes: 256 KiB
+using WideCache = PieceCache<8, 16, 10>;  // up to 63 bytes, rules of dashes and the like: 256 KiB
 static_assert(sizeof(ShortCache::Entry) == 32 && sizeof(LongCache::Entry) == 64 && sizeof(WideCache::Entry) == 128);
 
 }  // namespace toktier

@@ -48,20 +48,30 @@ void PieceEncoder::encode(const Segment& segment, const std::uint32_t* bounds, c
       text_ = segment.text + bound[k];
       readable_ = segment.size - bound[k];
       mapped_ = nullptr;
-      encode_uncached(size);
+      encode_uncached(size, true);
       ids = out.ids.room(ahead * ShortCache::most_ids);
     }
     out.ids.resize(static_cast<std::size_t>(ids - out.ids.data()));
   }
 }
 
-void PieceEncoder::encode_uncached(std::uint32_t size) {
-  if (look_up({0, size, 0, true})) return;
+void PieceEncoder::encode_word(const std::uint8_t* text, std::uint32_t size, std::uint64_t readable, bool part,
+                               TokenBuffer& out) {
+  out_ = &out;
+  origin_ = nullptr;
+  text_ = text;
+  readable_ = readable;
+  mapped_ = nullptr;
+  encode_uncached(size, !part);
+}
+
+void PieceEncoder::encode_uncached(std::uint32_t size, bool is_piece) {
+  if (look_up({0, size, 0, is_piece})) return;
   if (program_.byte_symbol == nullptr)
-    encode_characters(size);
+    encode_characters(size, is_piece);
   else if (program_.all_bytes ||
            std::all_of(text_, text_ + size, [&](std::uint8_t b) { return program_.byte_symbol[b] != TT_NONE; }))
-    encode_bytes(size);
+    encode_bytes(size, is_piece);
   else
     encode_incomplete_bytes(size);
 }
@@ -209,22 +219,22 @@ std::uint32_t PieceEncoder::merge_long(std::uint32_t count) {
 }
 
 // A piece of a byte-level model whose bytes all have symbols.
-void PieceEncoder::encode_bytes(std::uint32_t size) {
+void PieceEncoder::encode_bytes(std::uint32_t size, bool is_piece) {
   if (size <= ShortCache::Key::longest || program_.join_bytes == nullptr) {
-    byte_part({0, size, 0, true});
+    byte_part({0, size, 0, is_piece}, true);
     return;
   }
   std::uint32_t begin = 0;
   for (std::uint32_t i = 1; i < size; ++i)
     if (!tt_bytes_join(program_.join_bytes, text_[i - 1], text_[i])) {
-      byte_part({begin, i - begin, begin, false});
+      byte_part({begin, i - begin, begin, false}, false);
       begin = i;
     }
-  byte_part({begin, size - begin, begin, begin == 0});
+  byte_part({begin, size - begin, begin, is_piece && begin == 0}, begin == 0);
 }
 
-void PieceEncoder::byte_part(const Stretch& s) {
-  if (!s.is_piece && look_up(s)) return;  // the whole piece was looked up before
+void PieceEncoder::byte_part(const Stretch& s, bool looked_up) {
+  if (!looked_up && look_up(s)) return;
   symbols_.resize(s.size);
   for (std::uint32_t i = 0; i < s.size; ++i) {
     symbols_[i].id = program_.byte_symbol[text_[s.begin + i]];
@@ -252,7 +262,7 @@ void PieceEncoder::encode_incomplete_bytes(std::uint32_t size) {
 }
 
 // A piece of a model of code points.
-void PieceEncoder::encode_characters(std::uint32_t size) {
+void PieceEncoder::encode_characters(std::uint32_t size, bool is_piece) {
   const std::uint32_t unk = program_.conf[TT_CONF_UNK_ID];
   const bool fuse = program_.flag(TT_FLAG_FUSE_UNK) && !TOKTIER_FAULT(unknown_unfused);
   symbols_.clear();
@@ -293,7 +303,7 @@ void PieceEncoder::encode_characters(std::uint32_t size) {
     i += length;
   }
   if (pending != 0) push_symbol(unk, pending, size, false, Join::unknown);
-  close_part(part_.position == 0 && part_.contiguous && part_.text_begin == 0 && part_.text_end == size);
+  close_part(is_piece && part_.position == 0 && part_.contiguous && part_.text_begin == 0 && part_.text_end == size);
 }
 
 void PieceEncoder::push_symbol(std::uint32_t symbol, std::uint32_t length, std::uint32_t text_begin, bool spelled, Join join) {

@@ -20,6 +20,9 @@ class PieceEncoder {
   // empty or dropped[k] is TT_BOUNDARY_DROPPED. Many at once, so that what they will look up is under way before it is needed.
   void encode(const Segment& segment, const std::uint32_t* bounds, const std::uint8_t* dropped, std::uint32_t count,
               TokenBuffer& out);
+  // Ids, without offsets, of one word (word_encoder.h): a piece, or a part of one between two cuts. `readable`: bytes of the
+  // segment from `text` on.
+  void encode_word(const std::uint8_t* text, std::uint32_t size, std::uint64_t readable, bool part, TokenBuffer& out);
   std::size_t bytes() const;
   void release();
 
@@ -38,11 +41,11 @@ class PieceEncoder {
   };
   enum class Join { unknown, yes, no };
 
-  void encode_uncached(std::uint32_t size);
-  void encode_bytes(std::uint32_t size);
+  void encode_uncached(std::uint32_t size, bool is_piece);
+  void encode_bytes(std::uint32_t size, bool is_piece);
   void encode_incomplete_bytes(std::uint32_t size);
-  void encode_characters(std::uint32_t size);
-  void byte_part(const Stretch& stretch);
+  void encode_characters(std::uint32_t size, bool is_piece);
+  void byte_part(const Stretch& stretch, bool looked_up);
   void push_symbol(std::uint32_t symbol, std::uint32_t length, std::uint32_t text_begin, bool spelled, Join join);
   void close_part(bool is_piece);
 

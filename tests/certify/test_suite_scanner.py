@@ -40,15 +40,26 @@ def numbers(source: str, pattern: str) -> tuple[int, ...]:
 
 
 def test_the_edges_are_those_of_the_sources() -> None:
-    assert numbers("native/engine/piece_encoder.cpp", r"ahead = (\d+);") == EDGES["pieces looked up together"]
+    ahead = numbers("native/engine/piece_encoder.cpp", r"ahead = (\d+);")
+    assert (
+        ahead + numbers("native/engine/lanes/word_lanes.cpp", r"block = (\d+);") == EDGES["pieces looked up together"]
+    )
+    assert numbers("native/engine/word_encoder.h", r"full = (\d+);") == EDGES["pieces of a run"]
+    assert numbers("native/engine/split_windows.h", r"window_bytes = (\d+);") == EDGES["bytes of a window"]
+    assert (
+        numbers("native/engine/lanes/merge_lanes.cpp", r"few = (\d+), most = (\d+);") == EDGES["words merged together"]
+    )
     assert numbers("native/engine/splitter.h", r"boundary_lot = (\d+);") == EDGES["boundaries in a lot"]
-    assert numbers("kernels/shared/bpe.h", r"TT_SMALL_PIECE = (\d+);") == EDGES["symbols of a small merge"]
+    merged = numbers("native/engine/lanes/merge_lanes.h", r"longest_merged = (\d+);")
+    assert merged + numbers("kernels/shared/bpe.h", r"TT_SMALL_PIECE = (\d+);") == EDGES["symbols of a small merge"]
     assert numbers("native/bind/bind.h", r"kReleaseGilFrom = (\d+);") == EDGES["bytes with the interpreter's lock held"]
     assert numbers("native/engine/encoder.cpp", r"kept_bytes = 1u << (\d+);") == (scanner.KEPT_BYTES.bit_length() - 1,)
     caches = re.findall(r"PieceCache<(\d+), (\d+), (\d+)>;", (ROOT / "native/engine/piece_cache.h").read_text())
     assert tuple(int(words) * 8 - 1 for words, _, _ in caches) == EDGES["bytes of cached pieces"]
-    assert tuple(int(ids) for _, ids, _ in caches) == EDGES["ids of cached pieces"]
-    assert max(2 << int(bits) for _, _, bits in caches) == scanner.CACHED_PIECES
+    inline = numbers("native/engine/word_key.h", r"inline_ids = (\d+);")
+    assert inline + tuple(int(ids) for _, ids, _ in caches) == EDGES["ids of cached pieces"]
+    lines = numbers("native/engine/word_cache.h", r"most_lines = 1u << (\d+);")
+    assert 2 << lines[0] == scanner.CACHED_PIECES
 
 
 def test_piece_counts_surround_blocks_and_lots() -> None:

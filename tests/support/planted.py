@@ -187,7 +187,7 @@ def places(name: str) -> list[str]:
     """Files, of the engine or beside the list, in which a fault is planted."""
     mark = f"TOKTIER_FAULT({name})"
     sources = [
-        path for part in (FAULTS_FILE.parent, ROOT / "native" / "engine") for path in sorted(part.glob("*.[ch]*"))
+        path for part in (FAULTS_FILE.parent, ROOT / "native" / "engine") for path in sorted(part.rglob("*.[ch]*"))
     ]
     return [path.name for path in sources if mark in path.read_text()]
 

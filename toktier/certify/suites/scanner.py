@@ -22,15 +22,18 @@ if TYPE_CHECKING:
     from toktier.certify.subject import Subject
 
 EDGES: dict[str, tuple[int, ...]] = {
-    "pieces looked up together": (32,),  # native/engine/piece_encoder.cpp, `ahead`
+    "pieces looked up together": (32, 256),  # native/engine/piece_encoder.cpp, `ahead`; lanes/word_lanes.cpp, `block`
+    "pieces of a run": (2048,),  # native/engine/word_encoder.h, `full`
+    "bytes of a window": (4096,),  # native/engine/split_windows.h, `window_bytes`
+    "words merged together": (14, 64),  # native/engine/lanes/merge_lanes.cpp, `few` and `most`
     "boundaries in a lot": (1024,),  # native/engine/splitter.h, `boundary_lot`
     "bytes of cached pieces": (15, 31, 63),  # native/engine/piece_cache.h, PieceKey<2, 4, 8>::longest
-    "ids of cached pieces": (4, 8, 16),  # the same, PieceCache::most_ids
-    "symbols of a small merge": (48,),  # kernels/shared/bpe.h, TT_SMALL_PIECE
+    "ids of cached pieces": (3, 4, 8, 16),  # native/engine/word_key.h, `inline_ids`; piece_cache.h, `most_ids`
+    "symbols of a small merge": (32, 48),  # lanes/merge_lanes.h, `longest_merged`; kernels/shared/bpe.h, TT_SMALL_PIECE
     "bytes with the interpreter's lock held": (2048,),  # native/bind/bind.h, kReleaseGilFrom
 }
 KEPT_BYTES = 1 << 20  # native/engine/encoder.cpp, kept_bytes: larger buffers are given back
-CACHED_PIECES = 2 << 16  # entries of the largest cache: more distinct pieces push others out
+CACHED_PIECES = 2 << 17  # entries of the largest cache: more distinct pieces push others out
 ALIGNMENTS = 64
 NEAR_PIECES = 6  # of each length
 BLOCK = 300_000  # code points, of which a call counts sixteen
@@ -110,11 +113,16 @@ def _runs(subject: Subject, seed: int) -> Iterator[str]:
 
 def _piece_counts() -> Iterator[str]:
     """As many small pieces of each kind as blocks and lots hold, and a long piece at each place of a block."""
-    ahead, lot = EDGES["pieces looked up together"][0], EDGES["boundaries in a lot"][0]
+    (ahead, block), (lot,) = EDGES["pieces looked up together"], EDGES["boundaries in a lot"]
+    (run,), (window,) = EDGES["pieces of a run"], EDGES["bytes of a window"]
     for unit in (" a", "1", ".a", " the", "\n", " 1", "é ", "'s", "中 ", "😀 "):
-        for count in (*_around((ahead, 2 * ahead), 2), *_around((lot, 2 * lot), 5)):
+        for count in (*_around((ahead, 2 * ahead, block, 2 * block), 2), *_around((lot, 2 * lot), 5)):
             yield unit * count
             yield unit * count + "  "
+    for unit in (" a", "1", "é ", "中 "):  # what is open when a window, or a run of pieces, ends
+        for size in (2 * window, 2 * window + run):
+            for shift in (-1, 0, 1):
+                yield "1" * (shift + 1) + unit * (size // len(unit.encode()))
     long = " " + "straightforwardly" * 5 + "中é😀"
     for count in (ahead, 2 * ahead):
         for place in range(count + 1):

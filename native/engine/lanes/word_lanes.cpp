@@ -1,0 +1,242 @@
+// Look-ups of a window in blocks: the keys and lines of a block first, so that its lines are under way, then the comparisons.
+// Neither has a branch that depends on the text.
+#include "word_lanes.h"
+
+#include <cstring>
+
+#include "engine/faults.h"
+#include "shared/hash.h"
+
+#if defined(__AES__) || defined(__AVX512F__)
+#include <immintrin.h>
+#endif
+
+namespace toktier {
+namespace TOKTIER_LANE_NAMESPACE {
+namespace {
+
+#define TOKTIER_INLINE inline __attribute__((always_inline))
+
+constexpr std::uint32_t block = 256;  // lines of a block: 16 KiB, a third of the nearest cache
+constexpr WordRows rows{};
+
+#ifdef __AVX512VL__
+struct Masks {
+  std::uint16_t of_row[word_rows];
+  constexpr Masks() : of_row{} {
+    for (std::uint32_t n = 0; n <= longest_word; ++n)
+      of_row[word_piece + n] = of_row[word_part + n] = static_cast<std::uint16_t>((1u << n) - 1);
+  }
+};
+constexpr Masks masks{};
+#endif
+
+#ifdef __AES__
+using Key = __m128i;
+
+TOKTIER_INLINE Key finish(Key bytes, std::uint32_t row) {
+  return _mm_or_si128(bytes, _mm_load_si128(reinterpret_cast<const __m128i*>(&rows.top[row])));
+}
+TOKTIER_INLINE Key load_within(const std::uint8_t* p, std::uint32_t row) {
+#ifdef __AVX512VL__
+  return finish(_mm_maskz_loadu_epi8(masks.of_row[row], p), row);
+#else
+  return finish(_mm_and_si128(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)),
+                              _mm_load_si128(reinterpret_cast<const __m128i*>(&rows.keep[row]))),
+                row);
+#endif
+}
+TOKTIER_INLINE Key load_at_end(const std::uint8_t* p, std::uint32_t row, std::uint32_t length) {
+  alignas(16) std::uint8_t bytes[16] = {};
+  if (length <= longest_word) std::memcpy(bytes, p, length);
+  const Key all = _mm_load_si128(reinterpret_cast<const __m128i*>(bytes));
+  return finish(_mm_and_si128(all, _mm_load_si128(reinterpret_cast<const __m128i*>(&rows.keep[row]))), row);
+}
+TOKTIER_INLINE std::uint32_t hash(Key key) {
+  const __m128i salt = _mm_set_epi64x(0x243F6A8885A308D3, 0x13198A2E03707344);
+  return static_cast<std::uint32_t>(_mm_cvtsi128_si32(_mm_aesenc_si128(_mm_aesenc_si128(key, salt), salt)));
+}
+TOKTIER_INLINE void store(WordKey& to, Key key) { _mm_storeu_si128(reinterpret_cast<__m128i*>(&to), key); }
+TOKTIER_INLINE Key load(const WordKey& from) { return _mm_loadu_si128(reinterpret_cast<const __m128i*>(&from)); }
+#else
+using Key = WordKey;
+
+TOKTIER_INLINE Key finish(Key k, std::uint32_t row) {
+  return {(k.low & rows.keep[row].low) | rows.top[row].low, (k.high & rows.keep[row].high) | rows.top[row].high};
+}
+TOKTIER_INLINE Key load_within(const std::uint8_t* p, std::uint32_t row) {
+  Key k;
+  std::memcpy(&k, p, sizeof k);
+  return finish(k, row);
+}
+TOKTIER_INLINE Key load_at_end(const std::uint8_t* p, std::uint32_t row, std::uint32_t length) {
+  Key k{};
+  if (length <= longest_word) std::memcpy(&k, p, length);
+  return finish(k, row);
+}
+TOKTIER_INLINE std::uint32_t hash(const Key& k) {
+  const std::uint64_t h = (k.low * TT_HASH_A ^ k.high) * TT_HASH_B;
+  return static_cast<std::uint32_t>((h ^ h >> 32) * TT_HASH_A >> 32);
+}
+TOKTIER_INLINE void store(WordKey& to, const Key& key) { to = key; }
+TOKTIER_INLINE Key load(const WordKey& from) { return from; }
+#endif
+
+std::uint32_t line_of(const WordKey& key, std::uint32_t mask) { return hash(load(key)) & mask; }
+
+// Keys and lines of spans [first, first + count) of the window, whose lines are then on their way.
+template <bool AtEnd, bool Kinds>
+TOKTIER_INLINE void prepare(WordWindow& w, std::uint32_t first, std::uint32_t count, std::uint32_t* line, WordKey* keys) {
+  const std::uint32_t* const bound = w.bound + first;
+  std::uint32_t longer = w.longer_count;
+  std::uint32_t begin = bound[0];
+  for (std::uint32_t k = 0; k < count; ++k) {
+    const std::uint32_t end = bound[k + 1], length = end - begin;
+    std::uint32_t row = length <= longest_word ? length : longest_word + 1;
+    if (Kinds) row += w.kind[first + k];
+    Key key = AtEnd && begin + 16 > w.size ? load_at_end(w.text + begin, row, length) : load_within(w.text + begin, row);
+    if (TOKTIER_FAULT(word_key) && length == longest_word) {
+      WordKey faulty;
+      store(faulty, key);
+      faulty.high &= ~(std::uint64_t{0xFF} << 48);
+      key = load(faulty);
+    }
+    const bool too_long = (row & 0x5F) == longest_word + 1;
+    const std::uint32_t at = too_long ? w.mask + 1 : hash(key) & w.mask;
+    store(keys[k], key);
+    line[k] = at;
+    __builtin_prefetch(w.lines + at);
+    w.longer[longer] = first + k;
+    longer += too_long;
+    begin = end;
+  }
+  w.longer_count = longer;
+}
+
+TOKTIER_INLINE void compare(WordWindow& w, std::uint32_t first, std::uint32_t count, const std::uint32_t* line,
+                            const WordKey* keys) {
+  std::uint32_t missed = w.missed_count;
+  for (std::uint32_t k = 0; k < count; ++k) {
+    const WordLine* const l = w.lines + line[k];
+#ifdef __AVX512F__
+    const std::uint32_t same = _mm512_cmpeq_epi64_mask(
+        _mm512_load_si512(l), _mm512_broadcast_i32x4(_mm_load_si128(reinterpret_cast<const __m128i*>(&keys[k]))));
+    const std::uint32_t both = same & same >> 1;  // bit 0: the first key, bit 4: the second one
+    const bool second = (both & 0x10) != 0, none = (both & 0x11) == 0;
+#else
+    const WordKey key = keys[k];
+    const bool in_first = ((l->entry[0].key.low ^ key.low) | (l->entry[0].key.high ^ key.high)) == 0;
+    const bool second = ((l->entry[1].key.low ^ key.low) | (l->entry[1].key.high ^ key.high)) == 0;
+    const bool none = !in_first & !second;
+#endif
+    std::memcpy(&w.value[first + k], &l->entry[second].value, sizeof(WordValue));
+    w.missed[missed] = first + k;
+    missed += none;
+  }
+  w.missed_count = missed;
+}
+
+template <bool Kinds>
+TOKTIER_INLINE void look_up_all(WordWindow& w) {
+  std::uint32_t line[block];
+  alignas(64) WordKey keys[block];
+  for (std::uint32_t first = 0; first < w.count; first += block) {
+    const std::uint32_t count = w.count - first < block ? w.count - first : block;
+    if (w.bound[first + count - 1] + 16 <= w.size)
+      prepare<false, Kinds>(w, first, count, line, keys);
+    else
+      prepare<true, Kinds>(w, first, count, line, keys);
+    if (TOKTIER_FAULT(block_border) && count == block) keys[block - 1] = keys[block - 2], line[block - 1] = line[block - 2];
+    compare(w, first, count, line, keys);
+  }
+}
+
+void look_up(WordWindow& w) {
+  w.missed_count = w.longer_count = 0;
+  if (w.kind == nullptr)
+    look_up_all<false>(w);
+  else
+    look_up_all<true>(w);
+}
+
+std::uint32_t emit(const WordValue* values, std::uint32_t from, std::uint32_t count, std::uint32_t*& out) {
+  std::uint32_t* to = out;
+  for (; from < count; ++from) {
+    const std::uint32_t n = values[from].count;
+    if (n > inline_ids) break;
+    std::memcpy(to, values[from].ids, sizeof(WordValue));
+    to += n;
+  }
+  out = to;
+  return from;
+}
+
+// Slots of a line with the mark, as bits; and whether one of them is empty, which ends a search.
+TOKTIER_INLINE std::uint32_t marked(const std::uint32_t* slots, std::uint32_t mark, bool& ends) {
+#ifdef __AVX512F__
+  const __m512i line = _mm512_loadu_si512(slots);
+  ends = _mm512_cmpeq_epi32_mask(line, _mm512_set1_epi32(-1)) != 0;
+  return _mm512_mask_cmpneq_epi32_mask(_mm512_cmpeq_epi32_mask(_mm512_srli_epi32(line, TT_SLOT_ID_BITS),
+                                                               _mm512_set1_epi32(static_cast<int>(mark))),
+                                       line, _mm512_set1_epi32(-1));
+#else
+  std::uint32_t bits = 0;
+  ends = slots[TT_LINE_SLOTS - 1] == TT_NONE;
+  for (std::uint32_t i = 0; i < TT_LINE_SLOTS; ++i)
+    bits |= std::uint32_t{slots[i] >> TT_SLOT_ID_BITS == mark && slots[i] != TT_NONE} << i;
+  return bits;
+#endif
+}
+
+// In three steps, so that the lines of the table, and then the records, of all words are under way together.
+void find_entries(const TtPieceTable& t, const WordKey* keys, std::uint32_t count, std::uint32_t* ids) {
+  struct Search {
+    TtPieceKey key;
+    std::uint32_t line, mark, candidates;
+    bool ends;
+  } search[most_found];
+  for (std::uint32_t k = 0; k < count; ++k) {
+    Search& s = search[k];
+    s.key = {keys[k].low, keys[k].high & ~(std::uint64_t{0x80} << 56)};
+    const std::uint64_t hash = tt_hash_key(s.key);
+    s.line = tt_piece_line(hash, t.n_lines);
+    s.mark = tt_piece_mark(hash);
+    __builtin_prefetch(t.lines + std::size_t{s.line} * TT_LINE_SLOTS);
+  }
+  for (std::uint32_t k = 0; k < count; ++k) {
+    Search& s = search[k];
+    const std::uint32_t* const slots = t.lines + std::size_t{s.line} * TT_LINE_SLOTS;
+    s.candidates = marked(slots, s.mark, s.ends);
+    if (s.candidates != 0) __builtin_prefetch(t.keys + 2 * std::size_t{slots[__builtin_ctz(s.candidates)] & TT_SLOT_IDS});
+  }
+  for (std::uint32_t k = 0; k < count; ++k) {
+    Search& s = search[k];
+    ids[k] = TT_NONE;
+    for (;;) {
+      const std::uint32_t* const slots = t.lines + std::size_t{s.line} * TT_LINE_SLOTS;
+      for (; s.candidates != 0; s.candidates &= s.candidates - 1) {
+        const std::uint32_t id = slots[__builtin_ctz(s.candidates)] & TT_SLOT_IDS;
+        if (t.keys[2 * std::size_t{id}] == s.key.low && t.keys[2 * std::size_t{id} + 1] == s.key.high) {
+          ids[k] = id;
+          break;
+        }
+      }
+      if (ids[k] != TT_NONE || s.ends) break;
+      s.line = s.line + 1 == t.n_lines ? 0 : s.line + 1;
+      s.candidates = marked(t.lines + std::size_t{s.line} * TT_LINE_SLOTS, s.mark, s.ends);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace TOKTIER_LANE_NAMESPACE
+
+extern const WordLanes TOKTIER_LANE_TABLE(word_lanes);
+const WordLanes TOKTIER_LANE_TABLE(word_lanes) = {
+    TOKTIER_LANE_NAMESPACE::line_of,
+    TOKTIER_LANE_NAMESPACE::look_up,
+    TOKTIER_LANE_NAMESPACE::emit,
+    TOKTIER_LANE_NAMESPACE::find_entries,
+};
+
+}  // namespace toktier

@@ -1,0 +1,129 @@
+// A word has two places in its line and two in the line beside it, which lies in the same pair of lines that processors fetch
+// together. They are given away in this order: empty ones, those of single tokens, which one look-up in the vocabulary makes
+// again, then the older one of its own line.
+#include "word_cache.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <new>
+#include <utility>
+
+#include "faults.h"
+
+namespace toktier {
+
+WordCache::WordCache(const WordLanes& lanes, std::uint32_t first, std::uint32_t most) : lanes_(lanes), most_(most) {
+  allocate(first);
+}
+
+WordCache::~WordCache() {
+  std::free(memory_);
+  std::free(ring_);
+}
+
+// calloc: pages are touched when they are used, so that a new context costs next to nothing.
+void WordCache::allocate(std::uint32_t lines) {
+  void* const memory = std::calloc(std::size_t{lines} + 3, sizeof(WordLine));
+  if (memory == nullptr) throw std::bad_alloc();
+  memory_ = memory;
+  lines_ = reinterpret_cast<WordLine*>((reinterpret_cast<std::uintptr_t>(memory) + 127) & ~std::uintptr_t{127});
+  mask_ = lines - 1;
+  lines_[lines].entry[0].key = {~std::uint64_t{0}, ~std::uint64_t{0}};
+}
+
+namespace {
+
+bool same(const WordKey& a, const WordKey& b) { return ((a.low ^ b.low) | (a.high ^ b.high)) == 0; }
+
+}  // namespace
+
+const WordValue* WordCache::find(const WordKey& key) {
+  WordEntry* const e = home(key);
+  for (int i = 0; i < 2; ++i)
+    if (same(e[i].key, key)) return &e[i].value;
+  WordEntry* const other = beside(e);
+  for (int i = 0; i < 2; ++i) {
+    if (!same(other[i].key, key)) continue;
+    if (home(e[1].key) == e) std::swap(e[1], other[i]);  // else it would be found nowhere
+    return same(e[1].key, key) ? &e[1].value : &other[i].value;
+  }
+  return nullptr;
+}
+
+void WordCache::insert(const WordKey& key, const WordValue& value) {
+  WordEntry* const e = home(key);
+  WordEntry* const other = beside(e);
+  WordEntry* const places[] = {e, e + 1, other, other + 1};
+  const WordEntry added{key, value};
+  for (WordEntry* const p : places)
+    if (same(p->key, key)) {
+      *p = added;
+      return;
+    }
+  for (WordEntry* const p : places)
+    if (p->key.high == 0) {
+      *p = added;
+      return;
+    }
+  ++evicted_;
+  if (e[1].value.count == 1) {
+    e[1] = added;
+  } else if (e[0].value.count == 1) {
+    e[0] = added;
+  } else {
+    e[0] = e[1];
+    e[1] = added;
+  }
+}
+
+void WordCache::insert(const WordKey& key, const std::uint32_t* ids, std::uint32_t count) {
+  if (key.high == 0) return;  // the word without bytes
+  WordValue value{};
+  value.count = count;
+  if (count <= inline_ids) {
+    for (std::uint32_t i = 0; i < count; ++i) value.ids[i] = ids[i];
+    if (TOKTIER_FAULT(cache_full) && count == inline_ids) --value.count;
+  } else {
+    if (ring_ == nullptr && (ring_ = static_cast<std::uint32_t*>(std::calloc(ring_size, sizeof *ring_))) == nullptr)
+      throw std::bad_alloc();
+    if (given_ % ring_size + count > ring_size) given_ += ring_size - given_ % ring_size;  // in one stretch
+    std::memcpy(ring_ + given_ % ring_size, ids, count * sizeof *ids);
+    if (TOKTIER_FAULT(word_ring)) ring_[given_ % ring_size + count - 1] = ring_[count - 1];
+    value.ids[0] = static_cast<std::uint32_t>(given_);
+    value.ids[1] = static_cast<std::uint32_t>(given_ >> 32);
+    value.ids[2] = word_in_ring;
+    given_ += count;
+  }
+  insert(key, value);
+}
+
+const std::uint32_t* WordCache::in_ring(const WordValue& value) const {
+  const std::uint64_t place = value.ids[0] | std::uint64_t{value.ids[1]} << 32;
+  return place + ring_size >= given_ ? ring_ + place % ring_size : nullptr;
+}
+
+void WordCache::consider_growth(std::uint32_t looked_up, std::uint32_t missed) {
+  looked_up_ += looked_up;
+  missed_ += missed;
+  // One place in 32 went to another word: it is crowded. One look-up in 64 missed: that costs more than look-ups that
+  // go further out.
+  if (evicted_ < (mask_ + 1) / 16 || mask_ + 1 >= most_) return;
+  const bool earned = missed_ * 64 > looked_up_;
+  looked_up_ = missed_ = evicted_ = 0;
+  if (!earned) return;
+  void* const old_memory = memory_;
+  const WordLine* const old = lines_;
+  const std::uint32_t old_count = mask_ + 1;
+  allocate(std::min(most_, 8 * old_count));
+  for (std::uint32_t i = 0; i < old_count; ++i)
+    for (const WordEntry& e : old[i].entry)
+      if (e.key.high != 0) insert(e.key, e.value);
+  evicted_ = 0;
+  std::free(old_memory);
+}
+
+std::size_t WordCache::bytes() const {
+  return (std::size_t{mask_} + 4) * sizeof(WordLine) + (ring_ != nullptr ? ring_size * sizeof *ring_ : 0);
+}
+
+}  // namespace toktier
