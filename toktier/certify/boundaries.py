@@ -56,9 +56,12 @@ def reference_pre_tokenizer(subject: Subject) -> PreTokenizer:
     return found
 
 
-def native_pieces(program: Program, text: str, two_pass: bool = False) -> list[Span]:
-    """Kept pieces in bytes of UTF-8."""
-    bounds, dropped = program.split(text, two_pass)
+def native_pieces(program: Program, text: str, **form: bool) -> list[Span]:
+    """Kept pieces in bytes of UTF-8; `form`: as `Program.split`."""
+    return kept(text, *program.split(text, **form))
+
+
+def kept(text: str, bounds: list[int], dropped: list[bool]) -> list[Span]:
     ends = [*bounds, len(text) if text.isascii() else len(text.encode())]
     return [span for span, drop in zip(zip((0, *bounds), ends, strict=True), dropped, strict=True) if not drop]
 
@@ -73,20 +76,28 @@ def reference_pieces(pre_tokenizer: PreTokenizer, text: str) -> list[Span]:
 
 
 def check_boundaries(tally: Tally, texts: Iterable[str], *, both: bool = True) -> None:
-    """Our tables against the reference, text by text: `both` forms, two comparisons, or the one that encodes."""
+    """Our tables against the reference, text by text, in every way in which the engine reads them: by the token
+    automaton, by the splitter that encodes at each dispatch level, and with `both` by the two canonical automata. A
+    comparison each."""
     subject = tally.subject
     program, reference = subject.native, reference_pre_tokenizer(subject)
-    evidence, forms = hashlib.sha256(), (False, True) if both else (False,)
-    agreed = 0
+    forms: list[tuple[str, Any, dict[str, bool]]] = [("pieces", program.split, {})]
+    forms += [(f"pieces at level {at.level}", at.split, {"windows": True}) for at in subject.native_levels]
+    if both:
+        forms.append(("two-pass pieces", program.split, {"two_pass": True}))
+    evidence, agreed = hashlib.sha256(), 0
     for text in texts:
         expected = reference_pieces(reference, text)
         evidence.update(f"{text}\0{expected}\n".encode())
-        for two_pass in forms:
-            found = native_pieces(program, text, two_pass)
-            if found == expected:
+        right: Any = None  # what a form gave that was found to be right: the next one that gives it is, too
+        for what, split, form in forms:
+            got = split(text, **form)
+            if got == right:
                 agreed += 1
+            elif (found := kept(text, *got)) == expected:
+                agreed, right = agreed + 1, got
             else:
-                tally.check("two-pass pieces" if two_pass else "pieces", text, found, expected)
+                tally.check(what, text, found, expected)
     tally.agreed(agreed, evidence.digest())
 
 

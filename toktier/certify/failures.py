@@ -34,8 +34,10 @@ def comparison(subject: Subject, text: str, add_special_tokens: bool, plain: boo
     """Both rows of a text. `differs`: None, "ids" or "offsets"; windows begin at `from`."""
     got = subject.encode(text, add_special_tokens, plain)
     expected = subject.expected(text, add_special_tokens, plain)
-    # Where the ids are right only with offsets, the row without is the one to show.
-    row = got.ids if got.ids != expected.ids else subject.encode_ids(text, add_special_tokens, plain).ids
+    # Where the ids are right with offsets, the row without them, or at another level, may be the one to show.
+    rows_of_ids = [got.ids, subject.encode_ids(text, add_special_tokens, plain).ids]
+    rows_of_ids += [other.encode(text, add_special_tokens, plain=plain).ids for _, other in subject.other_levels]
+    row = next((row for row in rows_of_ids if row != expected.ids), got.ids)
     ids: tuple[list[int], list[int]] = (row, expected.ids)
     offsets = ([list(pair) for pair in got.offsets], [list(pair) for pair in expected.offsets])
     differs = "ids" if ids[0] != ids[1] else "offsets" if offsets[0] != offsets[1] else None

@@ -38,9 +38,11 @@ def check_count(tally: Tally, text: str, ids: Sequence[int], add_special_tokens:
     before = subject.answered()
     got = subject.tokenizer.count(text, add_special_tokens)
     if not subject.answered().only_the_backend(before, texts=1):
-        tally.routed()
+        tally.routed(1 + len(subject.other_levels))
         return
     tally.check("count", named(text), got, len(ids))
+    for level, encoder in subject.other_levels:
+        tally.check(f"count at level {level}", named(text), encoder.count(text, add_special_tokens), len(ids))
 
 
 def check_batch(tally: Tally, texts: Sequence[str], add_special_tokens: bool = False, workers: int = 2) -> None:

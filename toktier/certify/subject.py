@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     import tokenizers
 
     from toktier import Encoding, Tokenizer
-    from toktier._native import Program
+    from toktier._native import EncoderBase, Program
 
 
 class Answered(NamedTuple):
@@ -108,6 +108,23 @@ class Subject:
         from toktier._native import Program
 
         return Program(self.program_file.buffer)
+
+    @cached_property
+    def native_levels(self) -> tuple[Program, ...]:
+        """The same at every dispatch level of this CPU, slowest first: none may be believed for another's sake."""
+        from toktier._native import Program
+        from toktier.program.engine_identity import build_facts
+
+        return tuple(Program(self.program_file.buffer, level) for level in build_facts()["dispatch_levels"])
+
+    @cached_property
+    def other_levels(self) -> tuple[tuple[str, EncoderBase], ...]:
+        """The engine at the levels that the tokenizer under test does not run at, by name; none for another backend."""
+        from toktier._native import EncoderBase
+
+        if self.backend is not BackendId.FAST_CPU:
+            return ()
+        return tuple((program.level, EncoderBase(program)) for program in self.native_levels[:-1])
 
     @cached_property
     def reference(self) -> tokenizers.Tokenizer:

@@ -52,9 +52,9 @@ class Tally:
     _digest: Any = field(default_factory=hashlib.sha256)
 
     def text(self, text: str, with_specials: bool | None = None, plain: bool = False) -> bool:
-        """Compares ids and offsets of one text, and the ids where no offsets are asked for. `with_specials`: also with
-        special tokens; None: one text in eight. `plain`: also with special tokens as ordinary text. True when all
-        agreed."""
+        """Compares ids and offsets of one text, the ids where no offsets are asked for, and those at every other
+        dispatch level of this CPU, in one check. `with_specials`: also with special tokens; None: one text in eight.
+        `plain`: also with special tokens as ordinary text. True when all agreed."""
         encoded = text.encode("utf-8")
         text_digest = hashlib.sha256(encoded).digest()
         counts = self.counts
@@ -90,6 +90,9 @@ class Tally:
             return False
         if bare.ids != expected.ids:
             return self._differ("ids without offsets", text, add_special_tokens, plain)
+        for level, encoder in self.subject.other_levels:
+            if encoder.encode(text, add_special_tokens, plain=plain) != bare:
+                return self._differ(f"ids at level {level}", text, add_special_tokens, plain)
         return True
 
     def check(self, what: str, subject: str, got: Any, expected: Any) -> bool:
