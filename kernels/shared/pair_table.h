@@ -6,8 +6,8 @@
 #pragma once
 #include "hash.h"
 
-// An entry: left 20 bits, right 20 bits, order 24 bits. Orders ascend with the ranks of the rules. Where products ascend too, as in
-// most vocabularies, the order of a rule is its product, and no table of products is needed; else it is the rank.
+// An entry: left 20 bits, right 20 bits, order 24 bits. Orders ascend with the ranks of the rules. Where products ascend too, as
+// in most vocabularies, the order of a rule is its product, and no table of products is needed; else it is the rank.
 // No token has the id 0xFFFFF, so an empty entry equals no pair.
 constexpr tt_u64 TT_NO_PAIR = ~0ull;
 constexpr tt_u32 TT_PAIR_ID_BITS = 20;
@@ -59,7 +59,8 @@ TT_HD void tt_prefetch_merge(const TtPairTable& t, tt_u32 left, tt_u32 right) {
     TT_PREFETCH(t.slots + static_cast<tt_u64>(static_cast<tt_u32>(tt_hash_pair(left, right)) & t.mask) * 3);
     return;
   }
-  TT_PREFETCH(t.entries + tt_pair_place(tt_pair_scatter(t, left, right), t.displacement[tt_pair_bucket(t, left, right)], t.n_entries));
+  const tt_u32 displacement = t.displacement[tt_pair_bucket(t, left, right)];
+  TT_PREFETCH(t.entries + tt_pair_place(tt_pair_scatter(t, left, right), displacement, t.n_entries));
 }
 
 TT_HD tt_u32 tt_find_wide_rank(const TtPairTable& t, tt_u32 left, tt_u32 right) {

@@ -1,7 +1,7 @@
-// From bytes to an id: the token that reads exactly these bytes. The compact form is made of cache lines of 16 slots, a slot being
-// 12 bits of the hash and the id: a look-up reads one line, and for whole pieces one record of 16 bytes that holds a token's first
-// 15 bytes and its length, which decides for tokens of up to 15 bytes. A record is the key that word caches use, so that it may be
-// compared as it is. The wide form, open addressing over ids, is for vocabularies beyond 2^20 ids.
+// From bytes to an id: the token that reads exactly these bytes. The compact form is made of cache lines of 16 slots, a slot
+// being 12 bits of the hash and the id: a look-up reads one line, and for whole pieces one record of 16 bytes that holds a
+// token's first 15 bytes and its length, which decides for tokens of up to 15 bytes. A record is the key that word caches use,
+// so that it may be compared as it is. The wide form, open addressing over ids, is for vocabularies beyond 2^20 ids.
 // Built by native/compile/string_tables.cpp.
 #pragma once
 #include "hash.h"

@@ -1,7 +1,8 @@
 // Hash and displace: keys fall into buckets of about two; the largest buckets first, each takes the least displacement that
 // puts all its keys on empty entries. Two keys a bucket let one byte hold the displacement with 92 to 95 entries in 100 filled,
-// and most buckets are placed within a few tries: 150,000 rules take 10 ms. A seed with which some bucket finds no place, or in which two keys cannot be told
-// apart, is given up for the next one; with these sizes that is rare, and keys chosen to defeat all seeds get the wide table.
+// and most buckets are placed within a few tries: 150,000 rules take 10 ms. A seed with which some bucket finds no place, or in
+// which two keys cannot be told apart, is given up for the next one; with these sizes that is rare, and keys chosen to defeat
+// all seeds get the wide table.
 #include "compile/pair_table.h"
 
 #include <algorithm>

@@ -1,4 +1,5 @@
-// Builds the table of merges (kernels/shared/pair_table.h): the perfect hash where the vocabulary allows it, else open addressing.
+// Builds the table of merges (kernels/shared/pair_table.h): the perfect hash where the vocabulary allows it, else open
+// addressing.
 #pragma once
 #include <cstdint>
 #include <vector>

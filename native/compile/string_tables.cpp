@@ -56,8 +56,10 @@ std::uint32_t StringTable::add_to_lines(std::uint32_t id, std::string_view key, 
 
 std::uint32_t StringTable::add_to_slots(std::uint32_t id, std::string_view key, std::uint64_t hash) {
   Probe probe(hash, slots_.size() - 1);
-  for (; slots_[probe.at()] != TT_NONE; probe.next())
-    if (hashes_[probe.at()] == std::uint32_t(hash >> 32) && string_at(blob_, slots_[probe.at()]) == key) return slots_[probe.at()];
+  for (; slots_[probe.at()] != TT_NONE; probe.next()) {
+    const std::uint32_t other = slots_[probe.at()];
+    if (hashes_[probe.at()] == std::uint32_t(hash >> 32) && string_at(blob_, other) == key) return other;
+  }
   slots_[probe.at()] = id;
   hashes_[probe.at()] = std::uint32_t(hash >> 32);
   return id;
