@@ -134,7 +134,7 @@ void Context::State::core(std::string_view text, const EncodeOptions& options) {
 }
 
 void Context::State::raw_segment(const Segment& raw, const EncodeOptions& options) {
-  const Segment segment = program.normalizer.empty() ? raw : normalizer.run(program, lanes, raw);
+  const Segment& segment = program.normalizer.empty() ? raw : normalizer.run(program, lanes, raw);
   AddedTokenScan scan(program, lanes, 1, segment.text, segment.size, options.plain);
   AddedMatch match;
   for (std::uint32_t end = 0;; end = scan.kept_end()) {
@@ -147,8 +147,10 @@ void Context::State::raw_segment(const Segment& raw, const EncodeOptions& option
 }
 
 void Context::State::normalized_segment(const Segment& given) {
-  Segment segment = given;
-  if (program.flag(TT_FLAG_ADD_PREFIX_SPACE) && segment.text[0] != ' ') {
+  Segment with_prefix;
+  const bool add_prefix = program.flag(TT_FLAG_ADD_PREFIX_SPACE) && given.text[0] != ' ';
+  if (add_prefix) {
+    const Segment& segment = given;
     prefixed.text.clear();
     prefixed.text.push(' ');
     if (TOKTIER_FAULT(prefix_space_twice) && segment.text[0] >= 0xF0) prefixed.text.push(' ');
@@ -160,8 +162,9 @@ void Context::State::normalized_segment(const Segment& given) {
       prefixed.origin.append(segment.origin, segment.size);
     }
     TOKTIER_COUNT(bytes_copied, segment.size + 1);
-    segment = prefixed.view(segment.origin != nullptr);
+    with_prefix = prefixed.view(segment.origin != nullptr);
   }
+  const Segment& segment = add_prefix ? with_prefix : given;
   if (segment.origin == nullptr) {
     words.encode(segment, tokens.ids);
     return;

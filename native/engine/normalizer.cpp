@@ -154,35 +154,38 @@ Segment Rewriter::finish() {
   return out_.view(in_.origin != nullptr);
 }
 
-Segment NormalizerRun::run(const Program& program, const ScanLanes& lanes, Segment segment) {
+const Segment& NormalizerRun::run(const Program& program, const ScanLanes& lanes, const Segment& given) {
+  const Segment* segment = &given;
   int buffer = 0;
   for (const NormalizerOp& op : program.normalizer) {
-    if (segment.size == 0) break;
-    TOKTIER_COUNT(normalizer_steps, segment.size);
+    if (segment->size == 0) break;
+    TOKTIER_COUNT(normalizer_steps, segment->size);
     if (op.kind == TT_NORMALIZER_STRIP) {
-      segment = strip(program, op, segment);
+      result_ = strip(program, op, *segment);
+      segment = &result_;
       continue;
     }
-    Rewriter out(segment, buffers_[buffer]);
+    Rewriter out(*segment, buffers_[buffer]);
     switch (op.kind) {
       case TT_NORMALIZER_REPLACE:
-        replace_literal(op, lanes, segment, out);
+        replace_literal(op, lanes, *segment, out);
         break;
       case TT_NORMALIZER_PREPEND:
         out.replace(0, 0, bytes_of(op.a), static_cast<std::uint32_t>(op.a.size()),
-                    segment.origin == nullptr ? 0 : segment.origin[0]);
+                    segment->origin == nullptr ? 0 : segment->origin[0]);
         break;
       case TT_NORMALIZER_LOWERCASE:
-        lowercase(program, segment, out);
+        lowercase(program, *segment, out);
         break;
       default:
-        rewrite_form(program, lanes, op.kind == TT_NORMALIZER_NFC || op.kind == TT_NORMALIZER_NFKC, segment, form_, out);
+        rewrite_form(program, lanes, op.kind == TT_NORMALIZER_NFC || op.kind == TT_NORMALIZER_NFKC, *segment, form_, out);
     }
-    const bool changed = out.changed();
-    segment = out.finish();
-    if (changed) buffer ^= 1;  // the other buffer is free: the segment now lives in this one
+    if (!out.changed()) continue;
+    result_ = out.finish();
+    segment = &result_;
+    buffer ^= 1;  // the other buffer is free: the segment now lives in this one
   }
-  return segment;
+  return *segment;
 }
 
 std::size_t NormalizerRun::bytes() const {

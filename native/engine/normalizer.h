@@ -44,14 +44,16 @@ struct FormScratch {
 
 class NormalizerRun {
  public:
-  // The result points into the input or into this object, until the next call.
-  Segment run(const Program& program, const ScanLanes& lanes, Segment segment);
+  // The result is the segment itself or in this object, until the next call. By reference: a segment that is copied right after
+  // it was made waits for its parts to be written.
+  const Segment& run(const Program& program, const ScanLanes& lanes, const Segment& segment);
   std::size_t bytes() const;
   void release();
 
  private:
   SegmentBuffer buffers_[2];
   FormScratch form_;
+  Segment result_{};
 };
 
 // NFC, NFKC, NFD or NFKD in place of `segment`, around its characters that are not inert (native/engine/unicode_form.cpp).
