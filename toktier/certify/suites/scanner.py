@@ -55,7 +55,7 @@ class ScannerSuite(TextSuite):
         "cached length and merge form, pieces that differ little, every ASCII byte and wide characters at each of 64 "
         "alignments; above quick caches that overflow and buffers that are given back"
     )
-    version = 2
+    version = 3
 
     def plan(self, subject: Subject, level: Level, seed: int) -> SuitePlan:
         groups = {
@@ -175,8 +175,9 @@ def _near_pieces(subject: Subject, seed: int) -> Iterator[str]:
             yield f"{front}{one}\n{front}{other}\n{front}{one}"
     for size in _around(EDGES["bytes of cached pieces"]):
         piece = (_LETTERS * 3)[:size]
-        others = (f"{piece[:at]}{'z' if piece[at] != 'z' else 'a'}{piece[at + 1 :]}" for at in range(size))
+        others = [f"{piece[:at]}{'z' if piece[at] != 'z' else 'a'}{piece[at + 1 :]}" for at in range(size)]
         yield "\n".join((piece, *others))
+        yield "\n".join((*reversed(others), piece))  # pieces that are new are made together: now they are known
 
 
 def _caches(subject: Subject, seed: int) -> Iterator[str]:
