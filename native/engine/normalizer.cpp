@@ -20,7 +20,8 @@ void check_size(std::uint64_t size) {
 
 // One byte by two to four, as SentencePiece has it for the blank; where origins are wanted, the loop below does it.
 bool replace_byte(const NormalizerOp& op, const ScanLanes& lanes, const Segment& in, Rewriter& out) {
-  if (op.a.size() != 1 || op.b.size() < 2 || op.b.size() > 4 || in.origin != nullptr || TOKTIER_FAULT(replace_at_end)) return false;
+  const bool fits = op.a.size() == 1 && op.b.size() >= 2 && op.b.size() <= 4;
+  if (!fits || in.origin != nullptr || TOKTIER_FAULT(replace_at_end)) return false;
   const auto byte = static_cast<std::uint8_t>(op.a[0]);
   const std::uint32_t count = lanes.count_byte(in.text, in.size, byte);
   if (count == 0) return true;

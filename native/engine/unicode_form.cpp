@@ -63,7 +63,8 @@ void compose_items(const Program& program, Scratch<Item>& items) {
   std::uint32_t last_class = 0;  // of what stands between the starter and here; 0: nothing
   for (std::size_t i = 0; i < items.size(); ++i) {
     const Item item = items[i];
-    if (item.is_second && starter != nothing && (last_class == 0 || last_class < item.combining_class + TOKTIER_FAULT(form_blocked))) {
+    const bool blocked = last_class != 0 && last_class >= item.combining_class + TOKTIER_FAULT(form_blocked);
+    if (item.is_second && starter != nothing && !blocked) {
       const std::uint32_t made = composite(program, items[starter].cp, item.cp);
       if (made != TT_NONE) {
         items[starter].cp = made;

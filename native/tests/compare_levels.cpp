@@ -1,6 +1,7 @@
-// compare_levels [ROUNDS]: the lanes of text (engine/lanes/transcode_lanes.h, scan_lanes.h) at every level of this CPU against plain
-// loops written here, on random text that ends where memory may not be read. Needs no Python, so it runs where there is none: under an
-// emulator of another processor (tools/cross_aarch64.py). The tests of the package hold whole encodings to the reference.
+// compare_levels [ROUNDS]: the lanes of text (engine/lanes/transcode_lanes.h, scan_lanes.h) at every level of this CPU against
+// plain loops written here, on random text that ends where memory may not be read. Needs no Python, so it runs where there is
+// none: under an emulator of another processor (tools/cross_aarch64.py). The tests of the package hold whole encodings to the
+// reference.
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -82,6 +83,16 @@ void compare_writer(GuardedText& memory, std::uint32_t limit, const Write& write
                     std::string_view(reinterpret_cast<const char*>(expected.data()), expected.size()),
             level, "a str has other UTF-8");
   }
+}
+
+const char* latin1(const TranscodeLanes& lanes, const std::uint8_t* units, std::size_t n, char* out, std::size_t&) {
+  return lanes.from_latin1(units, n, out);
+}
+const char* ucs2(const TranscodeLanes& lanes, const std::uint16_t* units, std::size_t n, char* out, std::size_t& at) {
+  return lanes.from_ucs2(units, n, out, at);
+}
+const char* ucs4(const TranscodeLanes& lanes, const std::uint32_t* units, std::size_t n, char* out, std::size_t& at) {
+  return lanes.from_ucs4(units, n, out, at);
 }
 
 void compare_checks(GuardedText& memory) {
@@ -172,7 +183,8 @@ void compare_character_filters(GuardedText& memory) {
   std::vector<std::uint8_t> stage2(TT_TRIE_BLOCK * 40);
   for (std::uint16_t& block : stage1) block = static_cast<std::uint16_t>(below(200) == 0 ? 1 + below(39) : 0);
   const std::uint32_t rarity = 1 + below(40);
-  for (std::size_t i = TT_TRIE_BLOCK; i < stage2.size(); ++i) stage2[i] = static_cast<std::uint8_t>(below(rarity) == 0 ? below(4) : 0);
+  for (std::size_t i = TT_TRIE_BLOCK; i < stage2.size(); ++i)
+    if (below(rarity) == 0) stage2[i] = static_cast<std::uint8_t>(below(4));
   const TtTrie<std::uint8_t> trie{stage1.data(), stage2.data()};
   std::vector<std::uint32_t> wanted;
   for (std::uint32_t cp = 0x80; cp < 0x110000; ++cp)
@@ -208,12 +220,9 @@ int main(int argc, char** argv) {
   const int rounds = argc > 1 ? std::atoi(argv[1]) : 3000;
   GuardedText memory;
   for (int round = 0; round < rounds; ++round) {
-    compare_writer<std::uint8_t>(memory, 0x100, [](const TranscodeLanes& lanes, const std::uint8_t* units, std::size_t n, char* out,
-                                                   std::size_t&) { return lanes.from_latin1(units, n, out); });
-    compare_writer<std::uint16_t>(memory, 0x10000, [](const TranscodeLanes& lanes, const std::uint16_t* units, std::size_t n,
-                                                      char* out, std::size_t& at) { return lanes.from_ucs2(units, n, out, at); });
-    compare_writer<std::uint32_t>(memory, 0x110000, [](const TranscodeLanes& lanes, const std::uint32_t* units, std::size_t n,
-                                                       char* out, std::size_t& at) { return lanes.from_ucs4(units, n, out, at); });
+    compare_writer<std::uint8_t>(memory, 0x100, latin1);
+    compare_writer<std::uint16_t>(memory, 0x10000, ucs2);
+    compare_writer<std::uint32_t>(memory, 0x110000, ucs4);
     compare_checks(memory);
     compare_starts(memory);
     if (round % 100 == 0) compare_character_filters(memory);

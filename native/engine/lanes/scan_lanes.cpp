@@ -179,16 +179,15 @@ std::uint32_t replace_byte(const std::uint8_t* text, std::uint32_t size, std::ui
 std::uint32_t find_starts(const StartFilter& f, const std::uint8_t* text, std::uint32_t from, std::uint32_t size,
                           std::uint64_t& places) {
   for (std::uint32_t i = from;;) {
-    while (size - i >= 4 && (f.is_first[text[i]] | f.is_first[text[i + 1]] | f.is_first[text[i + 2]] | f.is_first[text[i + 3]]) == 0)
-      i += 4;
+    const std::uint8_t* const first = f.is_first;
+    while (size - i >= 4 && (first[text[i]] | first[text[i + 1]] | first[text[i + 2]] | first[text[i + 3]]) == 0) i += 4;
     while (i < size && f.is_first[text[i]] == 0) ++i;
     if (i == size) return places = 0, size;
     places = 0;
     for (std::uint32_t k = 0; k < 64 && k < size - i; ++k) {
-      const std::uint32_t first = text[i + k], second = i + k + 1 < size ? text[i + k + 1] : 0;
-      const bool begins = (f.first_low[first & 15] & f.first_high[first >> 4] & f.second_low[second & 15] &
-                           f.second_high[second >> 4]) != 0;
-      places |= std::uint64_t{i + k + 1 == size ? f.is_first[first] != 0 : begins} << k;
+      const std::uint32_t a = text[i + k], b = i + k + 1 < size ? text[i + k + 1] : 0;
+      const bool begins = (f.first_low[a & 15] & f.first_high[a >> 4] & f.second_low[b & 15] & f.second_high[b >> 4]) != 0;
+      places |= std::uint64_t{i + k + 1 == size ? first[a] != 0 : begins} << k;
     }
     if (places != 0) return i;
     i += size - i < 64 ? size - i : 64;

@@ -160,8 +160,8 @@ char* from_ucs4(const std::uint32_t* units, std::size_t n, char* out, std::size_
       out += lanes_of_four;
       continue;
     }
-    const __mmask16 surrogate =
-        _mm512_cmpeq_epi32_mask(_mm512_and_si512(cp, _mm512_set1_epi32(static_cast<int>(0xFFFFF800u))), _mm512_set1_epi32(0xD800));
+    const __m512i five = _mm512_and_si512(cp, _mm512_set1_epi32(static_cast<int>(0xFFFFF800u)));
+    const __mmask16 surrogate = _mm512_cmpeq_epi32_mask(five, _mm512_set1_epi32(0xD800));
     if (surrogate != 0) return at = i + static_cast<std::size_t>(__builtin_ctz(surrogate)), nullptr;
     out = write_lanes(cp, out);
   }
@@ -188,6 +188,32 @@ struct Squeeze {
 };
 constexpr Squeeze squeeze{};
 
+// The same for eight lanes of two bytes: a bit each, set where the character has two.
+struct ShortSqueeze {
+  alignas(16) std::uint8_t from[256][16];
+  constexpr ShortSqueeze() : from{} {
+    for (unsigned key = 0; key < 256; ++key) {
+      unsigned to = 0;
+      for (unsigned lane = 0; lane < 8; ++lane)
+        for (unsigned k = 0; k < 1 + (key >> lane & 1); ++k) from[key][to++] = static_cast<std::uint8_t>(lane * 2 + k);
+      while (to < 16) from[key][to++] = 0x80;
+    }
+  }
+};
+constexpr ShortSqueeze short_squeeze{};
+
+// Eight units below U+0800; `ascii`: all ones in the lanes below U+0080.
+[[gnu::always_inline]] inline char* write_short_lanes(__m128i cp, __m128i ascii, char* out) {
+  const __m128i last = _mm_and_si128(cp, _mm_set1_epi16(0x3F));
+  const __m128i pair = _mm_or_si128(_mm_or_si128(_mm_srli_epi16(cp, 6), _mm_slli_epi16(last, 8)),
+                                    _mm_set1_epi16(static_cast<short>(0x80C0)));
+  const __m128i bytes = _mm_or_si128(_mm_and_si128(ascii, cp), _mm_andnot_si128(ascii, pair));
+  const unsigned key = ~static_cast<unsigned>(_mm_movemask_epi8(_mm_packs_epi16(ascii, ascii))) & 0xFF;
+  const __m128i from = _mm_load_si128(reinterpret_cast<const __m128i*>(short_squeeze.from[key]));
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(out), _mm_shuffle_epi8(bytes, from));
+  return out + 8 + __builtin_popcount(key);
+}
+
 // Code points are below 0x110000, so that signed comparisons do.
 [[gnu::always_inline]] inline char* write_lanes(__m128i cp, char* out) {
   const __m128i above1 = _mm_cmpgt_epi32(cp, _mm_set1_epi32(0x7F)), above2 = _mm_cmpgt_epi32(cp, _mm_set1_epi32(0x7FF)),
@@ -204,9 +230,9 @@ constexpr Squeeze squeeze{};
   int low = _mm_movemask_ps(_mm_castsi128_ps(_mm_xor_si128(above1, above2)));
   const int high = _mm_movemask_ps(_mm_castsi128_ps(above2)), longest = _mm_movemask_ps(_mm_castsi128_ps(above3));
   if (longest != 0) {
-    const __m128i four = _mm_or_si128(
-        _mm_or_si128(_mm_srli_epi32(cp, 18), _mm_slli_epi32(second, 8)),
-        _mm_or_si128(_mm_or_si128(_mm_slli_epi32(third, 16), _mm_slli_epi32(last, 24)), _mm_set1_epi32(static_cast<int>(0x808080F0u))));
+    const __m128i upper = _mm_or_si128(_mm_srli_epi32(cp, 18), _mm_slli_epi32(second, 8));
+    const __m128i lower = _mm_or_si128(_mm_slli_epi32(third, 16), _mm_slli_epi32(last, 24));
+    const __m128i four = _mm_or_si128(_mm_or_si128(upper, lower), _mm_set1_epi32(static_cast<int>(0x808080F0u)));
     bytes = _mm_or_si128(_mm_andnot_si128(above3, bytes), _mm_and_si128(above3, four));
     low |= longest;
   }
@@ -226,11 +252,10 @@ char* from_latin1(const std::uint8_t* units, std::size_t n, char* out) {
       out += 16;
       continue;
     }
+    const __m128i limit = _mm_set1_epi16(0x80);
     const __m128i low = _mm_unpacklo_epi8(bytes, zero), high = _mm_unpackhi_epi8(bytes, zero);
-    out = write_lanes(_mm_unpacklo_epi16(low, zero), out);
-    out = write_lanes(_mm_unpackhi_epi16(low, zero), out);
-    out = write_lanes(_mm_unpacklo_epi16(high, zero), out);
-    out = write_lanes(_mm_unpackhi_epi16(high, zero), out);
+    out = write_short_lanes(low, _mm_cmplt_epi16(low, limit), out);
+    out = write_short_lanes(high, _mm_cmplt_epi16(high, limit), out);
   }
   return write_plain(units, i, n, out, at);
 }
@@ -240,13 +265,17 @@ char* from_ucs2(const std::uint16_t* units, std::size_t n, char* out, std::size_
   std::size_t i = 0;
   for (; n - i >= 8; i += 8) {
     const __m128i cp = _mm_loadu_si128(reinterpret_cast<const __m128i*>(units + i));
-    const __m128i above1 = _mm_and_si128(cp, _mm_set1_epi16(static_cast<short>(0xFF80)));
-    if (_mm_movemask_epi8(_mm_cmpeq_epi16(above1, zero)) == 0xFFFF) {
+    const __m128i ascii = _mm_cmpeq_epi16(_mm_and_si128(cp, _mm_set1_epi16(static_cast<short>(0xFF80))), zero);
+    if (_mm_movemask_epi8(ascii) == 0xFFFF) {
       _mm_storel_epi64(reinterpret_cast<__m128i*>(out), _mm_packus_epi16(cp, cp));
       out += 8;
       continue;
     }
     const __m128i five = _mm_and_si128(cp, _mm_set1_epi16(static_cast<short>(0xF800)));
+    if (_mm_movemask_epi8(_mm_cmpeq_epi16(five, zero)) == 0xFFFF) {
+      out = write_short_lanes(cp, ascii, out);
+      continue;
+    }
     const int surrogate = _mm_movemask_epi8(_mm_cmpeq_epi16(five, _mm_set1_epi16(static_cast<short>(0xD800))));
     if (surrogate != 0) return at = i + static_cast<std::size_t>(__builtin_ctz(static_cast<unsigned>(surrogate))) / 2, nullptr;
     out = write_lanes(_mm_unpacklo_epi16(cp, zero), out);
@@ -324,7 +353,8 @@ struct FaultTables {
   // Faults of the register at p; the three bytes before p are read.
   TOKTIER_VECTOR_CALL std::uint64_t operator()(const std::uint8_t* p) const {
     const Bytes second = load(p), first = load(p - 1);
-    const Bytes shown = both(both(first_high_[high_nibble(first)], first_low_[both(first, fill(15))]), second_high_[high_nibble(second)]);
+    const Bytes of_first = both(first_high_[high_nibble(first)], first_low_[both(first, fill(15))]);
+    const Bytes shown = both(of_first, second_high_[high_nibble(second)]);
     // 0x80 where the byte is the third of three or more, or the fourth of four: there, and only there, two continuations meet.
     const Bytes third = less_or_zero(load(p - 2), fill(0xE0 - 0x80)), fourth = less_or_zero(load(p - 3), fill(0xF0 - 0x80));
     const Bytes wanted = both(either(third, fourth), fill(0x80));
