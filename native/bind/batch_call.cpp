@@ -100,6 +100,10 @@ void BatchCall::run(unsigned workers) {
           const ContextPool::Lease context = owner_.contexts().acquire();
           TextBuffer buffer;
           work(*context, buffer);
+#ifdef TOKTIER_COUNTERS
+          const std::lock_guard<std::mutex> lock(guard_);
+          counters_.push_back(take_counters());
+#endif
         } catch (const std::exception&) {
           // No memory for another context.
         }
@@ -110,6 +114,9 @@ void BatchCall::run(unsigned workers) {
   // However many of them work: this one does too, until nothing is left.
   work(*caller_.context, caller_.buffer);
   for (std::thread& thread : others) thread.join();
+#ifdef TOKTIER_COUNTERS
+  for (const Counters& of_thread : counters_) add_counters(of_thread);
+#endif
   std::size_t last = SIZE_MAX;
   for (const Group& group : groups_) {
     if (group.begin != group.end) continue;

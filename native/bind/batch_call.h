@@ -77,6 +77,9 @@ class BatchCall {
   TextFault fault_{};
   bool is_text_fault_ = false;
   std::exception_ptr error_;
+#ifdef TOKTIER_COUNTERS
+  std::vector<Counters> counters_;  // of the threads that ended
+#endif
 };
 
 }  // namespace toktier::bind

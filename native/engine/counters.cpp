@@ -12,5 +12,16 @@ Counters take_counters() {
   return taken;
 }
 
+void add_counters(const Counters& of_another) {
+  Counters& all = thread_counters;
+  all.automaton_steps += of_another.automaton_steps;
+  all.matcher_steps += of_another.matcher_steps;
+  all.normalizer_steps += of_another.normalizer_steps;
+  all.merge_steps += of_another.merge_steps;
+  all.pair_probes += of_another.pair_probes;
+  all.piece_probes += of_another.piece_probes;
+  all.bytes_copied += of_another.bytes_copied;
+}
+
 }  // namespace toktier
 #endif

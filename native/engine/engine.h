@@ -155,6 +155,7 @@ struct Counters {
   std::uint64_t automaton_steps, matcher_steps, normalizer_steps, merge_steps, pair_probes, piece_probes, bytes_copied;
 };
 Counters take_counters();  // of this thread, and resets them
+void add_counters(const Counters& of_another);  // to those of this thread: it let another one work for it
 #endif
 
 }  // namespace toktier
