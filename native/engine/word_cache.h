@@ -10,7 +10,7 @@ namespace toktier {
 
 class WordCache {
  public:
-  static constexpr std::uint32_t first_lines = 1u << 14, most_lines = 1u << 17;  // 1 MiB, 8 MiB
+  static constexpr std::uint32_t first_lines = 1u << 15, most_lines = 1u << 17;  // 2 MiB, 8 MiB
 
   // Powers of two.
   WordCache(const WordLanes& lanes, std::uint32_t first, std::uint32_t most);
@@ -51,6 +51,7 @@ class WordCache {
   const WordLanes& lanes_;
   const std::uint32_t most_;
   void* memory_ = nullptr;
+  std::size_t mapped_ = 0;
   WordLine* lines_ = nullptr;
   std::uint32_t mask_ = 0;
   std::uint64_t looked_up_ = 0, missed_ = 0, evicted_ = 0;  // since the size was last considered

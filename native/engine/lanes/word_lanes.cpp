@@ -20,17 +20,6 @@ namespace {
 constexpr std::uint32_t block = 256;  // lines of a block: 16 KiB, a third of the nearest cache
 constexpr WordRows rows{};
 
-#ifdef __AVX512VL__
-struct Masks {
-  std::uint16_t of_row[word_rows];
-  constexpr Masks() : of_row{} {
-    for (std::uint32_t n = 0; n <= longest_word; ++n)
-      of_row[word_piece + n] = of_row[word_part + n] = static_cast<std::uint16_t>((1u << n) - 1);
-  }
-};
-constexpr Masks masks{};
-#endif
-
 #ifdef __AES__
 using Key = __m128i;
 
@@ -38,13 +27,9 @@ TOKTIER_INLINE Key finish(Key bytes, std::uint32_t row) {
   return _mm_or_si128(bytes, _mm_load_si128(reinterpret_cast<const __m128i*>(&rows.top[row])));
 }
 TOKTIER_INLINE Key load_within(const std::uint8_t* p, std::uint32_t row) {
-#ifdef __AVX512VL__
-  return finish(_mm_maskz_loadu_epi8(masks.of_row[row], p), row);
-#else
   return finish(_mm_and_si128(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)),
                               _mm_load_si128(reinterpret_cast<const __m128i*>(&rows.keep[row]))),
                 row);
-#endif
 }
 TOKTIER_INLINE Key load_at_end(const std::uint8_t* p, std::uint32_t row, std::uint32_t length) {
   alignas(16) std::uint8_t bytes[16] = {};
@@ -84,56 +69,76 @@ TOKTIER_INLINE Key load(const WordKey& from) { return from; }
 
 std::uint32_t line_of(const WordKey& key, std::uint32_t mask) { return hash(load(key)) & mask; }
 
-// Keys and lines of spans [first, first + count) of the window, whose lines are then on their way.
+// Keys and lines of spans [first, first + count) of the window, whose lines are then on their way. What the window holds is
+// copied out first: to the compiler any store might change it.
 template <bool AtEnd, bool Kinds>
-TOKTIER_INLINE void prepare(WordWindow& w, std::uint32_t first, std::uint32_t count, std::uint32_t* line, WordKey* keys) {
-  const std::uint32_t* const bound = w.bound + first;
-  std::uint32_t longer = w.longer_count;
-  std::uint32_t begin = bound[0];
+TOKTIER_INLINE void prepare(WordWindow& w, std::uint32_t first, std::uint32_t count, std::uint32_t* __restrict line,
+                            WordKey* __restrict keys) {
+  const std::uint32_t* const __restrict bound = w.bound + first;
+  const std::uint8_t* const __restrict kind = Kinds ? w.kind + first : nullptr;
+  const std::uint8_t* const text = w.text;
+  const WordLine* const lines = w.lines;
+  const std::uint32_t mask = w.mask, size = w.size;
+  // Rows first, many at a time.
+  alignas(64) std::uint32_t row[block];
+  std::uint32_t longest = 0;
   for (std::uint32_t k = 0; k < count; ++k) {
-    const std::uint32_t end = bound[k + 1], length = end - begin;
-    std::uint32_t row = length <= longest_word ? length : longest_word + 1;
-    if (Kinds) row += w.kind[first + k];
-    Key key = AtEnd && begin + 16 > w.size ? load_at_end(w.text + begin, row, length) : load_within(w.text + begin, row);
-    if (TOKTIER_FAULT(word_key) && length == longest_word) {
+    const std::uint32_t length = bound[k + 1] - bound[k], limited = length <= longest_word ? length : longest_word + 1;
+    row[k] = Kinds ? limited + kind[k] : limited;
+    longest |= (row[k] & 0x50) == longest_word + 1;  // dropped ones have no key, and need none
+  }
+  for (std::uint32_t k = 0; k < count; ++k) {
+    const std::uint32_t begin = bound[k];
+    Key key = AtEnd && begin + 16 > size ? load_at_end(text + begin, row[k], bound[k + 1] - begin)
+                                         : load_within(text + begin, row[k]);
+    if (TOKTIER_FAULT(word_key) && bound[k + 1] - begin == longest_word) {
       WordKey faulty;
       store(faulty, key);
       faulty.high &= ~(std::uint64_t{0xFF} << 48);
       key = load(faulty);
     }
-    const bool too_long = (row & 0x5F) == longest_word + 1;
-    const std::uint32_t at = too_long ? w.mask + 1 : hash(key) & w.mask;
+    const std::uint32_t at = hash(key) & mask;
     store(keys[k], key);
     line[k] = at;
-    __builtin_prefetch(w.lines + at);
+    __builtin_prefetch(lines + at);
+  }
+  if (longest == 0) return;
+  std::uint32_t longer = w.longer_count;
+  for (std::uint32_t k = 0; k < count; ++k) {
+    const bool too_long = (row[k] & 0x50) == longest_word + 1;
     w.longer[longer] = first + k;
     longer += too_long;
-    begin = end;
+    line[k] = too_long ? mask + 1 : line[k];
   }
   w.longer_count = longer;
 }
 
-TOKTIER_INLINE void compare(WordWindow& w, std::uint32_t first, std::uint32_t count, const std::uint32_t* line,
-                            const WordKey* keys) {
-  std::uint32_t missed = w.missed_count;
+TOKTIER_INLINE void compare(WordWindow& w, std::uint32_t first, std::uint32_t count, const std::uint32_t* __restrict line,
+                            const WordKey* __restrict keys) {
+  const WordLine* const lines = w.lines;
+  WordValue* const __restrict value = w.value + first;
+  std::uint32_t* __restrict to = w.missed + w.missed_count;
   for (std::uint32_t k = 0; k < count; ++k) {
-    const WordLine* const l = w.lines + line[k];
+    const WordLine* const l = lines + line[k];
 #ifdef __AVX512F__
     const std::uint32_t same = _mm512_cmpeq_epi64_mask(
         _mm512_load_si512(l), _mm512_broadcast_i32x4(_mm_load_si128(reinterpret_cast<const __m128i*>(&keys[k]))));
     const std::uint32_t both = same & same >> 1;  // bit 0: the first key, bit 4: the second one
-    const bool second = (both & 0x10) != 0, none = (both & 0x11) == 0;
+    const std::size_t second = both & 0x10;       // half the size of an entry
+    const bool none = (both & 0x11) == 0;
+    static_assert(sizeof(WordEntry) == 2 * 0x10);
+    std::memcpy(&value[k], reinterpret_cast<const std::uint8_t*>(&l->entry[0].value) + 2 * second, sizeof(WordValue));
 #else
     const WordKey key = keys[k];
     const bool in_first = ((l->entry[0].key.low ^ key.low) | (l->entry[0].key.high ^ key.high)) == 0;
     const bool second = ((l->entry[1].key.low ^ key.low) | (l->entry[1].key.high ^ key.high)) == 0;
     const bool none = !in_first & !second;
+    std::memcpy(&value[k], &l->entry[second].value, sizeof(WordValue));
 #endif
-    std::memcpy(&w.value[first + k], &l->entry[second].value, sizeof(WordValue));
-    w.missed[missed] = first + k;
-    missed += none;
+    *to = first + k;
+    to += none;
   }
-  w.missed_count = missed;
+  w.missed_count = static_cast<std::uint32_t>(to - w.missed);
 }
 
 template <bool Kinds>
