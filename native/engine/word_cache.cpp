@@ -50,8 +50,8 @@ bool same(const WordKey& a, const WordKey& b) { return ((a.low ^ b.low) | (a.hig
 
 }  // namespace
 
-const WordValue* WordCache::find(const WordKey& key) {
-  WordEntry* const e = home(key);
+const WordValue* WordCache::find(const WordKey& key, std::uint32_t line) {
+  WordEntry* const e = lines_[line].entry;
   for (int i = 0; i < 2; ++i)
     if (same(e[i].key, key)) return &e[i].value;
   WordEntry* const other = beside(e);
@@ -63,21 +63,21 @@ const WordValue* WordCache::find(const WordKey& key) {
   return nullptr;
 }
 
-void WordCache::insert(const WordKey& key, const WordValue& value) {
-  WordEntry* const e = home(key);
+// Where it is, or where it may go, without a branch for each place: which one it will be is anybody's guess.
+void WordCache::insert(const WordKey& key, std::uint32_t line, const WordValue& value) {
+  WordEntry* const e = lines_[line].entry;
   WordEntry* const other = beside(e);
-  WordEntry* const places[] = {e, e + 1, other, other + 1};
   const WordEntry added{key, value};
-  for (WordEntry* const p : places)
-    if (same(p->key, key)) {
-      *p = added;
-      return;
-    }
-  for (WordEntry* const p : places)
-    if (p->key.high == 0) {
-      *p = added;
-      return;
-    }
+  const auto places = [&](auto&& fits) {
+    return unsigned{fits(e[0])} | unsigned{fits(e[1])} << 1 | unsigned{fits(other[0])} << 2 | unsigned{fits(other[1])} << 3;
+  };
+  const unsigned here = places([&](const WordEntry& at) { return same(at.key, key); });
+  const unsigned empty = places([](const WordEntry& at) { return at.key.high == 0; });
+  if ((here | empty) != 0) {
+    const int place = __builtin_ctz(here != 0 ? here : empty);
+    (place < 2 ? e + place : other + place - 2)[0] = added;
+    return;
+  }
   ++evicted_;
   if (e[1].value.count == 1) {
     e[1] = added;
@@ -89,7 +89,7 @@ void WordCache::insert(const WordKey& key, const WordValue& value) {
   }
 }
 
-void WordCache::insert(const WordKey& key, const std::uint32_t* ids, std::uint32_t count) {
+void WordCache::insert(const WordKey& key, std::uint32_t line, const std::uint32_t* ids, std::uint32_t count) {
   if (key.high == 0) return;  // the word without bytes
   WordValue value{};
   value.count = count;
@@ -107,7 +107,7 @@ void WordCache::insert(const WordKey& key, const std::uint32_t* ids, std::uint32
     value.ids[2] = word_in_ring;
     given_ += count;
   }
-  insert(key, value);
+  insert(key, line, value);
 }
 
 const std::uint32_t* WordCache::in_ring(const WordValue& value) const {
@@ -131,7 +131,7 @@ void WordCache::consider_growth(std::uint32_t looked_up, std::uint32_t missed) {
   allocate(std::min(most_, 8 * old_count));
   for (std::uint32_t i = 0; i < old_count; ++i)
     for (const WordEntry& e : old[i].entry)
-      if (e.key.high != 0) insert(e.key, e.value);
+      if (e.key.high != 0) insert(e.key, lanes_.line_of(e.key, mask_), e.value);
   evicted_ = 0;
   ::munmap(old_memory, old_mapped);
 }

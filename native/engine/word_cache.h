@@ -22,14 +22,12 @@ class WordCache {
   std::uint32_t mask() const { return mask_; }
 
   // What is remembered of the key, or null. Looks where the loops of WordLanes look, and next to it, where words go that find no
-  // place; those change places with one that did.
-  const WordValue* find(const WordKey& key);
-  void prefetch(const WordKey& key) const {
-    WordEntry* const e = home(key);
-    __builtin_prefetch(e);
-    __builtin_prefetch(beside(e));
+  // place; those change places with one that did. `line`: line_of the key.
+  const WordValue* find(const WordKey& key, std::uint32_t line);
+  void insert(const WordKey& key, const std::uint32_t* ids, std::uint32_t count) {
+    insert(key, lanes_.line_of(key, mask_), ids, count);
   }
-  void insert(const WordKey& key, const std::uint32_t* ids, std::uint32_t count);
+  void insert(const WordKey& key, std::uint32_t line, const std::uint32_t* ids, std::uint32_t count);
 
   // Ids of a value that is in the ring, or null when they were written over.
   const std::uint32_t* in_ring(const WordValue& value) const;
@@ -42,7 +40,7 @@ class WordCache {
   static constexpr std::uint32_t ring_size = 1u << 17;  // ids
 
   void allocate(std::uint32_t lines);
-  void insert(const WordKey& key, const WordValue& value);
+  void insert(const WordKey& key, std::uint32_t line, const WordValue& value);
   WordEntry* home(const WordKey& key) const { return lines_[lanes_.line_of(key, mask_)].entry; }
   static WordEntry* beside(WordEntry* home) {
     return reinterpret_cast<WordEntry*>(reinterpret_cast<std::uintptr_t>(home) ^ sizeof(WordLine));

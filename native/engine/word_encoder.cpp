@@ -185,7 +185,7 @@ void WordEncoder::make_longer(const WordWindow& w) {
     if (merges_here_ && size <= longest_merged) {
       const std::uint32_t id = find_entry(text, size, part);
       if (id == TT_NONE) {
-        queue(w, span);
+        queue(w, span, {}, 0);
         continue;
       }
       put(w.value[span], &id, 1);
@@ -214,23 +214,22 @@ std::uint32_t WordEncoder::find_entry(const std::uint8_t* text, std::uint32_t si
 
 void WordEncoder::make_missed(const WordWindow& w) {
   WordKey keys[most_found];
-  std::uint32_t spans[most_found], ids[most_found];
+  std::uint32_t lines[most_found], spans[most_found], ids[most_found];
   for (std::uint32_t first = 0; first < w.missed_count; first += most_found) {
     const std::uint32_t end = std::min(first + most_found, w.missed_count);
-    for (std::uint32_t i = first; i < end; ++i) {
-      keys[i - first] = key_of(w, w.missed[i]);
-      cache_.prefetch(keys[i - first]);
-    }
+    lanes_.list_keys(w, w.missed + first, end - first, keys, lines);
     std::uint32_t left = 0;
     for (std::uint32_t i = first; i < end; ++i) {
       const std::uint32_t span = w.missed[i];
       const WordKey key = keys[i - first];
+      const std::uint32_t line = lines[i - first];
       if (key.high == 0) {
         w.value[span].count = 0;
-      } else if (const WordValue* const known = cache_.find(key)) {
+      } else if (const WordValue* const known = cache_.find(key, line)) {
         w.value[span] = *known;
       } else {
         spans[left] = span;
+        lines[left] = line;
         keys[left++] = key;
       }
     }
@@ -238,16 +237,18 @@ void WordEncoder::make_missed(const WordWindow& w) {
     for (std::uint32_t k = 0; k < left; ++k) {
       if (ids[k] != TT_NONE && is_allowed(ids[k], keys[k].high >> 63 != 0)) {
         w.value[spans[k]] = {{ids[k], 0, 0}, 1};
-        cache_.insert(keys[k], &ids[k], 1);
+        cache_.insert(keys[k], lines[k], &ids[k], 1);
       } else {
-        queue(w, spans[k]);
+        queue(w, spans[k], keys[k], lines[k]);
       }
     }
   }
 }
 
-void WordEncoder::queue(const WordWindow& w, std::uint32_t span) {
+void WordEncoder::queue(const WordWindow& w, std::uint32_t span, const WordKey& key, std::uint32_t line) {
   queued_span_[queued_] = span;
+  queued_key_[queued_] = key;
+  queued_line_[queued_] = line;
   queue_[queued_].text = w.text + w.bound[span];
   queue_[queued_].size = w.bound[span + 1] - w.bound[span];
   if (++queued_ == batch) merge_queued(w);
@@ -262,7 +263,7 @@ void WordEncoder::merge_queued(const WordWindow& w) {
     const std::uint32_t span = queued_span_[i];
     put(w.value[span], made.ids, made.count);
     if (made.size <= longest_word)
-      cache_.insert(key_of(w, span), made.ids, made.count);
+      cache_.insert(queued_key_[i], queued_line_[i], made.ids, made.count);
     else
       long_words_.remember(made.text, made.size, w.size - w.bound[span], is_part(w, span), made.ids, made.count);
   }

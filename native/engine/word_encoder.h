@@ -34,7 +34,7 @@ class WordEncoder {
   void make_missed(const WordWindow& w);
   void make_by_pieces(const WordWindow& w);
   void make_longer(const WordWindow& w);
-  void queue(const WordWindow& w, std::uint32_t span);
+  void queue(const WordWindow& w, std::uint32_t span, const WordKey& key, std::uint32_t line);  // of a short word
   void merge_queued(const WordWindow& w);
   WordKey key_of(const WordWindow& w, std::uint32_t span) const;
   bool is_allowed(std::uint32_t id, bool part) const;
@@ -74,7 +74,8 @@ class WordEncoder {
   TokenBuffer many_;  // ids of spans with more than a value holds
   TokenBuffer again_;
   std::uint32_t queued_ = 0;
-  std::uint32_t queued_span_[batch];
+  std::uint32_t queued_span_[batch], queued_line_[batch];
+  WordKey queued_key_[batch];
   MergeWord queue_[batch];
 };
 

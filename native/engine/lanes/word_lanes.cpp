@@ -164,6 +164,27 @@ void look_up(WordWindow& w) {
     look_up_all<true>(w);
 }
 
+void list_keys(const WordWindow& w, const std::uint32_t* __restrict spans, std::uint32_t count, WordKey* __restrict keys,
+               std::uint32_t* __restrict lines) {
+  const std::uint32_t mask = w.mask;
+  for (std::uint32_t i = 0; i < count; ++i) {
+    const std::uint32_t span = spans[i], begin = w.bound[span], length = w.bound[span + 1] - begin;
+    // A long one is one that is dropped: it has no key.
+    const std::uint32_t limited = length <= longest_word ? length : longest_word + 1;
+    const std::uint32_t row = w.kind == nullptr ? limited : limited + w.kind[span];
+    Key key = begin + 16 > w.size ? load_at_end(w.text + begin, row, length) : load_within(w.text + begin, row);
+    if (TOKTIER_FAULT(word_key) && length == longest_word) {
+      WordKey faulty;
+      store(faulty, key);
+      faulty.high &= ~(std::uint64_t{0xFF} << 48);
+      key = load(faulty);
+    }
+    lines[i] = hash(key) & mask;
+    __builtin_prefetch(w.lines + (lines[i] ^ 1));
+    store(keys[i], key);
+  }
+}
+
 std::uint32_t emit(const WordValue* values, std::uint32_t from, std::uint32_t count, std::uint32_t*& out) {
   std::uint32_t* to = out;
   for (; from < count; ++from) {
@@ -239,6 +260,7 @@ void find_entries(const TtPieceTable& t, const WordKey* keys, std::uint32_t coun
 extern const WordLanes TOKTIER_LANE_TABLE(word_lanes);
 const WordLanes TOKTIER_LANE_TABLE(word_lanes) = {
     TOKTIER_LANE_NAMESPACE::line_of,
+    TOKTIER_LANE_NAMESPACE::list_keys,
     TOKTIER_LANE_NAMESPACE::look_up,
     TOKTIER_LANE_NAMESPACE::emit,
     TOKTIER_LANE_NAMESPACE::find_entries,

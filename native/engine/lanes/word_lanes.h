@@ -11,6 +11,9 @@ constexpr std::uint32_t most_found = 64;  // words that find_entries takes
 struct WordLanes {
   // Line of a key; the same for all of one level, and for one level only.
   std::uint32_t (*line_of)(const WordKey& key, std::uint32_t mask);
+  // Keys of short spans of the window, and their lines, which are asked for together with the lines beside them.
+  void (*list_keys)(const WordWindow& window, const std::uint32_t* spans, std::uint32_t count, WordKey* keys,
+                    std::uint32_t* lines);
   // Looks all spans up. Values of spans that are missed, or longer, are undefined.
   void (*look_up)(WordWindow& window);
   // Appends the ids of spans [from, count) at `out` up to the first span with more than inline_ids: returns its index, or
