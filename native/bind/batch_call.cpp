@@ -9,6 +9,7 @@
 
 #include "bind/errors.h"
 #include "engine/cuts.h"
+#include "engine/faults.h"
 
 namespace toktier::bind {
 
@@ -76,6 +77,8 @@ bool BatchCall::part_text(std::size_t item, std::size_t shares) {
   std::size_t from = 0;
   for (const std::size_t cut : share_cuts(owner_.program(), utf8, shares)) {
     groups_.push_back({item, item, utf8.substr(from, cut - from), {}});
+    if (TOKTIER_FAULT(share_order) && groups_.size() > 1 && groups_[groups_.size() - 2].begin == item)
+      std::swap(groups_.back().part, groups_[groups_.size() - 2].part);
     from = cut;
   }
   groups_.push_back({item, item, utf8.substr(from), {}});

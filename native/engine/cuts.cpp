@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "faults.h"
 #include "program.h"
 #include "segment.h"
 
@@ -28,7 +29,9 @@ std::vector<std::size_t> share_cuts(const Program& program, std::string_view tex
     const std::size_t wanted = text.size() / shares * k;
     std::size_t p = std::max(wanted, cuts.empty() ? 1 : cuts.back() + 1);
     const std::size_t end = std::min(wanted + most_looks, text.size());
-    while (p < end && cut_kind(program, text, p) == TT_CUT_NONE) ++p;
+    while (p < end && (TOKTIER_FAULT(share_cut) ? tt_is_continuation(static_cast<std::uint8_t>(text[p]))
+                                                : cut_kind(program, text, p) == TT_CUT_NONE))
+      ++p;
     if (p < end) cuts.push_back(p);
   }
   return cuts;

@@ -2,6 +2,7 @@
 // still there.
 #include "long_words.h"
 
+#include "faults.h"
 #include "shared/hash.h"
 
 namespace toktier {
@@ -38,12 +39,14 @@ LongWords::Found LongWords::find(const std::uint8_t* text, std::uint32_t size, s
   const std::uint64_t hash = hash_of(text, size, part);
   const Place* const pair = places_ + (hash >> 32) % (places / 2) * 2;
   for (const Place* p = pair; p < pair + 2; ++p) {
-    if (p->hash != hash || p->at == 0 || p->at - 1 + ring_size < written_) continue;
+    if (TOKTIER_FAULT(long_key) ? p->at == 0 : p->hash != hash || p->at == 0) continue;
+    if (p->at - 1 + ring_size < written_) continue;
     const std::uint8_t* const record = ring_ + (p->at - 1) % ring_size;
     Head head;
     std::memcpy(&head, record, sizeof head);
     const std::uint8_t* const ids = record + sizeof head;
-    if (head.size == (size | (part ? 0x80000000u : 0u)) && std::memcmp(ids + head.count * sizeof(std::uint32_t), text, size) == 0)
+    if (head.size == (size | (part ? 0x80000000u : 0u)) &&
+        std::memcmp(ids + head.count * sizeof(std::uint32_t), text, TOKTIER_FAULT(long_key) ? 32 : size) == 0)
       return {reinterpret_cast<const std::uint32_t*>(ids), head.count};
   }
   return {nullptr, 0};

@@ -240,7 +240,7 @@ void WindowSplitter::State::run(std::uint32_t beyond, Sink&& sink) {
       // The same again and again until the run ends. Positions that stay pending stay so; those that come and go are replaced
       // within as many steps as there can be, so that the last steps of the run make up for all.
       const std::uint32_t end = end_of_run(classes, k, count);
-      if (end > k + 2 + TT_MAX_PENDING) k = end - 1 - TT_MAX_PENDING;
+      if (end > k + 2 + TT_MAX_PENDING) k = end - (TOKTIER_FAULT(run_skip) ? 0 : 1 + TT_MAX_PENDING);
     }
     state = next;
     ++k;
@@ -254,8 +254,9 @@ void WindowSplitter::State::run(std::uint32_t beyond, Sink&& sink) {
 void WindowSplitter::State::run_ahead(SplitWindow& w) {
   const auto sink = [&](std::uint32_t position, std::uint32_t value) { emit(w, position, value); };
   while (pending.count != 0 && pending.at[0] < w.end) {
-    if (known_at >= size) {
+    if (known_at >= size || TOKTIER_FAULT(window_ahead)) {
       tt_token_end(program.boundary.token_end[row / program.boundary.n_class], pending, sink);
+      if (TOKTIER_FAULT(window_ahead)) row = program.boundary.token_start * program.boundary.n_class, pending.count = 0;
       return;
     }
     std::uint32_t length;

@@ -112,7 +112,7 @@ void WordCache::insert(const WordKey& key, std::uint32_t line, const std::uint32
 
 const std::uint32_t* WordCache::in_ring(const WordValue& value) const {
   const std::uint64_t place = value.ids[0] | std::uint64_t{value.ids[1]} << 32;
-  return place + ring_size >= given_ ? ring_ + place % ring_size : nullptr;
+  return place + ring_size >= given_ || TOKTIER_FAULT(ring_stale) ? ring_ + place % ring_size : nullptr;
 }
 
 void WordCache::consider_growth(std::uint32_t looked_up, std::uint32_t missed) {
@@ -131,7 +131,8 @@ void WordCache::consider_growth(std::uint32_t looked_up, std::uint32_t missed) {
   allocate(std::min(most_, 8 * old_count));
   for (std::uint32_t i = 0; i < old_count; ++i)
     for (const WordEntry& e : old[i].entry)
-      if (e.key.high != 0) insert(e.key, lanes_.line_of(e.key, mask_), e.value);
+      if (e.key.high != 0)
+        insert(e.key, lanes_.line_of(e.key, mask_), TOKTIER_FAULT(cache_growth) ? old[i].entry[0].value : e.value);
   evicted_ = 0;
   ::munmap(old_memory, old_mapped);
 }

@@ -40,6 +40,7 @@ void WordEncoder::encode(const Segment& segment, Scratch<std::uint32_t>& ids) {
     const std::uint32_t open = waiting_ - 1;
     run(open);
     bound_[0] = bound_[TOKTIER_FAULT(run_border) ? open - 1 : open];
+    if (TOKTIER_FAULT(window_span)) bound_[0] = window.end;
     if (marked_) mark_[0] = mark_[open];
     marked_ = marked_ && mark_[0] != word_piece;
     waiting_ = 1;
@@ -102,7 +103,7 @@ void WordEncoder::run(std::uint32_t count) {
     kind_.resize(count);
     const std::uint8_t* const mark = mark_.data();
     for (std::uint32_t k = 0; k < count; ++k) {
-      const int part = (mark[k] | mark[k + 1]) & word_part;  // it begins or ends at a cut
+      const int part = (mark[k] | (TOKTIER_FAULT(word_part) ? 0 : mark[k + 1])) & word_part;  // it begins or ends at a cut
       kind_[k] = static_cast<std::uint8_t>(mark[k] == word_dropped ? int{word_dropped} : part);
     }
     kind = kind_.data();
@@ -140,6 +141,7 @@ void WordEncoder::put(WordValue& value, const std::uint32_t* ids, std::uint32_t 
   }
   value.ids[0] = static_cast<std::uint32_t>(many_.ids.size());
   value.ids[2] = word_in_window;
+  if (TOKTIER_FAULT(window_ids) && value.ids[0] > 0) --value.ids[0];
   many_.ids.append(ids, count);
 }
 

@@ -116,6 +116,7 @@ void plant_in_boundaries(Program& p) {
 
 void plant_in_form(Program& p) {
   FormTables& f = p.form;
+  if (TOKTIER_FAULT(form_filter)) p.not_inert.second[0x0D] = 0;
   if (TOKTIER_FAULT(form_inert)) set_in_trie(p.quick.stage1, p.quick.stage2, 0x344, std::uint8_t{0});
   if (TOKTIER_FAULT(form_composition)) own(f.compositions)[f.compositions.size / 6 * 3 + 2] = TT_NONE;
   if (TOKTIER_FAULT(form_class)) own(f.classes)[f.classes.size / 4 * 2 + 1] = 1;
@@ -124,6 +125,48 @@ void plant_in_form(Program& p) {
     while (f.decompositions[row + 2] != 1) row -= 3;
     own(f.decomposed)[f.decompositions[row + 1]] = f.decompositions[row];
   }
+}
+
+// Characters at the junction of a rule: the last one before it and the first one behind it, as far as the sides hold them.
+struct Junction {
+  std::uint32_t left, right;  // code points; or, where `left_whole` or `right_whole` is not set, the byte beside the bar
+  bool left_whole, right_whole;
+};
+
+bool find_junction(const Program& p, const Rule& rule, Junction& out) {
+  const std::string_view left = p.raw_text(rule.left), right = p.raw_text(rule.right);
+  if (left.empty() || right.empty() || tt_is_continuation(static_cast<std::uint8_t>(right[0]))) return false;
+  const auto* const end = reinterpret_cast<const std::uint8_t*>(left.data() + left.size());
+  const auto* const begin = reinterpret_cast<const std::uint8_t*>(right.data());
+  std::size_t back = 1;
+  while (back < left.size() && back < 4 && tt_is_continuation(end[-static_cast<int>(back)])) ++back;
+  const std::uint8_t lead = end[-static_cast<int>(back)];
+  std::uint32_t length;
+  out.left_whole = !tt_is_continuation(lead) && tt_utf8_length(lead) == back;
+  out.left = out.left_whole ? tt_utf8_next(end - back, length) : end[-1];
+  out.right_whole = tt_utf8_length(begin[0]) <= right.size();
+  out.right = out.right_whole ? tt_utf8_next(begin, length) : begin[0];
+  return true;
+}
+
+// The middle one of the rules by rank whose junction is as wanted loses its bit.
+void clear_join(Program& p, bool fragment) {
+  std::vector<std::uint32_t> bits;
+  for (const Rule& rule : rules_by_rank(p)) {
+    Junction j;
+    if (!find_junction(p, rule, j) || (j.left_whole && j.right_whole) == fragment) continue;
+    if (j.left_whole && j.right_whole && j.left < 0x80 && j.right < 0x80) continue;  // these are not asked for
+    if (fragment && (!j.left_whole || j.left >= 0x80)) continue;
+    const std::uint32_t hash =
+        tt_join_hash(j.left, fragment ? TT_JOIN_FRAGMENT | j.right : j.right);
+    bits.push_back(hash >> (fragment ? p.joins.fragment_shift : p.joins.pair_shift));
+  }
+  const tt_u32*& set = fragment ? p.joins.fragments : p.joins.pairs;
+  if (set == nullptr || bits.empty()) return;
+  tt_u32* const copy = copy_of(set, std::size_t{1} << (32 - (fragment ? p.joins.fragment_shift : p.joins.pair_shift) - 5));
+  const std::uint32_t bit = bits[bits.size() / 2];
+  copy[bit >> 5] &= ~(1u << (bit & 31));
+  set = copy;
 }
 
 void swap_ranks(const Program& p, const std::vector<Rule>& rules, tt_u64* entries, std::vector<tt_u32>& products) {
@@ -153,6 +196,11 @@ void plant_in_merges(Program& p) {
   const std::size_t middle = rules.size() / 2;
   if (TOKTIER_FAULT(merge_dropped))  // a pair that is looked up elsewhere
     entries[rules[middle].place] = tt_pair_entry(rules[middle].left, products[rules[middle].order], rules[middle].order);
+  if (TOKTIER_FAULT(displacement)) {
+    tt_u8* const displacements = copy_of(p.pairs.displacement, std::size_t{1} << (32 - p.pairs.bucket_shift));
+    ++displacements[tt_pair_bucket(p.pairs, rules[middle].left, rules[middle].right)];
+    p.pairs.displacement = displacements;
+  }
   if (TOKTIER_FAULT(merge_product)) products[rules[middle].order] = products[rules[middle + 1].order];
   swap_ranks(p, rules, entries, products);
   p.pairs.product = copy_of(products.data(), products.size());
@@ -180,7 +228,9 @@ void plant_in_tables(Program& p) {
   if (TOKTIER_FAULT(word_of_one)) set_in_trie(p.chars.stage1, p.chars.stage2, 0xA4D0, std::uint8_t{0});
   if (p.boundary.n_token != 0) plant_in_boundaries(p);
   if (p.form.compositions.size != 0) plant_in_form(p);
-  if (TOKTIER_FAULT(merge_dropped) || TOKTIER_FAULT(merge_product) || TOKTIER_FAULT(rank_swapped)) plant_in_merges(p);
+  if (TOKTIER_FAULT(merge_dropped) || TOKTIER_FAULT(merge_product) || TOKTIER_FAULT(rank_swapped) || TOKTIER_FAULT(displacement))
+    plant_in_merges(p);
+  if (TOKTIER_FAULT(join_bit) || TOKTIER_FAULT(join_fragment)) clear_join(p, TOKTIER_FAULT(join_fragment));
   if (p.byte_symbol != nullptr) plant_in_bytes(p);
 }
 

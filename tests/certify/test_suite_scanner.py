@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import random
 import re
 from pathlib import Path
 
@@ -11,10 +12,12 @@ import pytest
 from tests.support.certify_runs import run_suite
 from tests.support.material import ROOT
 from tests.support.planted_faults import MINI, TOKENIZERS, assert_agrees, plant
+from toktier.certify import engine_edges as edges
+from toktier.certify.engine_edges import EDGES
 from toktier.certify.levels import Level
 from toktier.certify.subject import Subject
 from toktier.certify.suites import scanner
-from toktier.certify.suites.scanner import EDGES, ScannerSuite
+from toktier.certify.suites.scanner import ScannerSuite
 
 SUITE = ScannerSuite()
 
@@ -40,26 +43,87 @@ def numbers(source: str, pattern: str) -> tuple[int, ...]:
 
 
 def test_the_edges_are_those_of_the_sources() -> None:
+    lanes = "native/engine/lanes"
+    vector = re.findall(r"define TOKTIER_BYTE_VECTOR (\d+)", (ROOT / lanes / "byte_vector.h").read_text())
+    assert max(map(int, vector)) == 64
+    (block,) = numbers(f"{lanes}/scan_lanes.cpp", r"block = (\d+);")
+    (blocks,) = numbers(f"{lanes}/scan_lanes.cpp", r"size - i >= (\d+) \* block")
+    assert (block, blocks * block) == EDGES["bytes of a block"]
+    steps = re.findall(r"for \(; n - i >= (\w+); i \+= \1\)", (ROOT / lanes / "transcode_lanes.cpp").read_text())
+    (four,) = numbers(f"{lanes}/transcode_lanes.cpp", r"lanes_of_four = (\d+);")
+    assert {four if step == "lanes_of_four" else int(step) for step in steps} == set(EDGES["units of a register"])
     ahead = numbers("native/engine/piece_encoder.cpp", r"ahead = (\d+);")
-    assert (
-        ahead + numbers("native/engine/lanes/word_lanes.cpp", r"block = (\d+);") == EDGES["pieces looked up together"]
-    )
+    assert ahead + numbers(f"{lanes}/word_lanes.cpp", r"block = (\d+);") == EDGES["pieces looked up together"]
     assert numbers("native/engine/word_encoder.h", r"full = (\d+);") == EDGES["pieces of a run"]
     assert numbers("native/engine/split_windows.h", r"window_bytes = (\d+);") == EDGES["bytes of a window"]
-    assert (
-        numbers("native/engine/lanes/merge_lanes.cpp", r"few = (\d+), most = (\d+);") == EDGES["words merged together"]
-    )
+    made = numbers("native/engine/word_encoder.cpp", r"ahead = (\d+);")
+    assert made + numbers("native/engine/word_encoder.h", r"batch = (\d+);") == EDGES["words made together"]
+    assert numbers(f"{lanes}/word_lanes.h", r"most_found = (\d+);") == EDGES["words made together"][-1:]
+    turns = numbers(f"{lanes}/merge_lanes.cpp", r"lanes = (\d+);")
+    few, most = numbers(f"{lanes}/merge_lanes.cpp", r"few = (\d+), most = (\d+);")
+    (groups,) = numbers(f"{lanes}/merge_lanes.cpp", r"at < n; at \+= (\d+)")
+    assert (*turns, few, groups // 2, groups, most) == EDGES["words merged together"]
     assert numbers("native/engine/splitter.h", r"boundary_lot = (\d+);") == EDGES["boundaries in a lot"]
-    merged = numbers("native/engine/lanes/merge_lanes.h", r"longest_merged = (\d+);")
+    merged = numbers(f"{lanes}/merge_lanes.h", r"longest_merged = (\d+);")
     assert merged + numbers("kernels/shared/bpe.h", r"TT_SMALL_PIECE = (\d+);") == EDGES["symbols of a small merge"]
+    assert numbers("native/engine/normalizer.cpp", r"lowered\[(\d+)\];") == EDGES["bytes lowered together"]
     assert numbers("native/bind/bind.h", r"kReleaseGilFrom = (\d+);") == EDGES["bytes with the interpreter's lock held"]
-    assert numbers("native/engine/encoder.cpp", r"kept_bytes = 1u << (\d+);") == (scanner.KEPT_BYTES.bit_length() - 1,)
+
+
+def test_the_caches_are_those_of_the_sources() -> None:
+    assert numbers("native/engine/encoder.cpp", r"kept_bytes = 1u << (\d+);") == (edges.KEPT_BYTES.bit_length() - 1,)
     caches = re.findall(r"PieceCache<(\d+), (\d+), (\d+)>;", (ROOT / "native/engine/piece_cache.h").read_text())
     assert tuple(int(words) * 8 - 1 for words, _, _ in caches) == EDGES["bytes of cached pieces"]
+    assert numbers("native/engine/word_key.h", r"longest_word = (\d+);") == EDGES["bytes of cached pieces"][:1]
     inline = numbers("native/engine/word_key.h", r"inline_ids = (\d+);")
     assert inline + tuple(int(ids) for _, ids, _ in caches) == EDGES["ids of cached pieces"]
-    lines = numbers("native/engine/word_cache.h", r"most_lines = 1u << (\d+);")
-    assert 2 << lines[0] == scanner.CACHED_PIECES
+    first, most = numbers("native/engine/word_cache.h", r"first_lines = 1u << (\d+), most_lines = 1u << (\d+);")
+    assert (2 << first, 2 << most) == (edges.FIRST_WORDS, edges.CACHED_WORDS)
+    assert 1 << numbers("native/engine/word_cache.h", r"ring_size = 1u << (\d+);")[0] == edges.RING_IDS
+    longest = numbers("native/engine/long_words.h", r"longest = (\d+);")
+    assert longest == EDGES["bytes of a remembered word"]
+    assert (1 << numbers("native/engine/long_words.h", r"places = 1u << (\d+);")[0]) // 2 == edges.LONG_PAIRS
+    threads = numbers("native/bind/batch_call.h", r"kLongText = 1 << (\d+);")
+    assert 1 << threads[0] == edges.LONG_TEXT
+    assert numbers("native/engine/cuts.cpp", r"most_looks = (\d+);") == (edges.LOOKS,)
+
+
+def test_every_straddler_lies_at_every_place_of_an_edge() -> None:
+    for straddler in edges.STRADDLERS:
+        for period in (64, 4096):
+            encoded = straddler.encode()
+            (_, text, *_) = edges.straddles([straddler], [period])
+            data, places = text.encode(), set[int]()
+            at = data.find(encoded)
+            while at >= 0:
+                places.add((at + 32) % period - 32)
+                at = data.find(encoded, at + 1)
+            assert places >= set(range(-3, 4)), (straddler, period)
+
+
+def test_what_is_to_overflow_does() -> None:
+    """Ids of words that an entry cannot hold, and words that share a place."""
+    subject = Subject(MINI)
+    first, second, again = edges.overflows(random.Random(0))
+    assert first.startswith(again)
+    ids = sum(len(subject.expected(word).ids) for word in random.Random(1).sample(first.split(), 100)) / 100
+    assert ids * edges.FIRST_WORDS > edges.RING_IDS
+    assert max(len(first), len(second)) < edges.LONG_TEXT  # one thread has it
+    assert len(set(first.split())) + len(set(second.split())) > edges.FIRST_WORDS
+    longs = list(edges.long_texts(random.Random(0), ["<|x|>"]))
+    kinds = [1 if text <= "\xff" or text.isascii() else 2 if max(text) <= "\uffff" else 4 for text in longs]
+    assert {1, 2, 4} <= set(kinds)
+    assert sum(len(text) * kind >= edges.LONG_TEXT for text, kind in zip(longs, kinds, strict=True)) == len(longs) - 1
+
+
+def test_a_refusal_elsewhere_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    subject = Subject(MINI)
+    last = SUITE.plan(subject, Level.QUICK, 1).blocks - 1
+    assert_agrees(run_suite(SUITE, subject, blocks=[last]))
+    monkeypatch.setattr(scanner, "broken_bytes", lambda: [b"a\xff"])
+    monkeypatch.setattr(scanner, "_refusal", lambda subject, text: 0)
+    run = run_suite(SUITE, subject, blocks=[last])
+    assert {failure["what"] for failure in run.failures} >= {"malformed bytes", "lone surrogate"}
 
 
 def test_piece_counts_surround_blocks_and_lots() -> None:

@@ -186,9 +186,8 @@ def listed() -> list[tuple[str, str, str]]:
 def places(name: str) -> list[str]:
     """Files, of the engine or beside the list, in which a fault is planted."""
     mark = f"TOKTIER_FAULT({name})"
-    sources = [
-        path for part in (FAULTS_FILE.parent, ROOT / "native" / "engine") for path in sorted(part.rglob("*.[ch]*"))
-    ]
+    parts = (FAULTS_FILE.parent, ROOT / "native" / "engine", ROOT / "native" / "bind")
+    sources = [path for part in parts for path in sorted(part.rglob("*.[ch]*"))]
     return [path.name for path in sources if mark in path.read_text()]
 
 

@@ -94,7 +94,8 @@ TOKTIER_INLINE bool step(const MergeTables& t, Lane& l) {
   const std::uint32_t best = least(l);
   if (best == TT_NONE) return false;
   const std::uint32_t at = best & 31, gone = after(l, at);
-  l.id[at] = t.pairs.product == nullptr ? best >> 5 : t.pairs.product[best >> 5];
+  const std::uint32_t order = (best >> 5) + (TOKTIER_FAULT(product_order) && at == 7);
+  l.id[at] = t.pairs.product == nullptr ? order : t.pairs.product[order];
   l.code[gone] = TT_NONE;
   l.alive &= ~(1u << gone);
   l.at = at;
@@ -114,10 +115,12 @@ TOKTIER_INLINE void finish(Lane& l) {
 void merge_in_turns(const MergeTables& t, MergeWord* words, std::uint32_t count) {
   Lane lane[lanes];
   std::uint32_t next = 0, busy = 0;
+  if (TOKTIER_FAULT(merge_rest) && count % lanes != 0) words[--count].count = 0;
   for (; busy < lanes && next < count; ++busy, ++next) begin(t, lane[busy], words[next]);
   while (busy > 0)
     for (std::uint32_t i = 0; i < busy; ++i) {
       if (step(t, lane[i])) continue;
+      if (TOKTIER_FAULT(merge_neighbour) && i == lanes - 1) lane[i].id[0] = lane[i - 1].id[0];
       finish(lane[i]);
       if (next < count) {
         begin(t, lane[i], words[next++]);
@@ -192,6 +195,7 @@ TOKTIER_INLINE void begin(const MergeTables& t, const Wide& w, Group& g, MergeWo
     if (size[lane] > rows) rows = size[lane];
     for (std::uint32_t i = 0; i < size[lane]; ++i) g.id[i][lane] = t.byte_symbol[word->text[i]];
   }
+  if (TOKTIER_FAULT(merge_rest) && count < 16) size[count - 1] = 0;
   const __m512i sizes = _mm512_loadu_si512(size), one = _mm512_set1_epi32(1);
   g.rows = rows;
   g.alive = _mm512_sub_epi32(_mm512_sllv_epi32(one, sizes), one);
@@ -212,7 +216,9 @@ TOKTIER_INLINE bool step(const MergeTables& t, const Wide& w, Group& g) {
   const __mmask16 busy = _mm512_cmpneq_epi32_mask(best, none);
   if (busy == 0) return false;
   const __m512i at = _mm512_and_si512(best, _mm512_set1_epi32(31));
-  const __m512i order = _mm512_srli_epi32(best, 5);
+  __m512i order = _mm512_srli_epi32(best, 5);
+  if (TOKTIER_FAULT(product_order))
+    order = _mm512_mask_add_epi32(order, busy & _mm512_cmpeq_epi32_mask(at, _mm512_set1_epi32(7)), order, one);
   const __m512i product = t.pairs.product == nullptr ? order : _mm512_mask_i32gather_epi32(zero, busy, order, t.pairs.product, 4);
   // The symbol behind goes; the one behind that, and the one before, are its new neighbours.
   const auto top = [&](__m512i bits) { return _mm512_sub_epi32(_mm512_set1_epi32(31), _mm512_lzcnt_epi32(bits)); };
@@ -248,7 +254,8 @@ TOKTIER_INLINE void finish(Group& g) {
   _mm512_store_si512(alive, g.alive);
   for (std::uint32_t lane = 0; lane < 16 && g.word[lane] != nullptr; ++lane) {
     std::uint32_t n = 0;
-    for (std::uint32_t rest = alive[lane]; rest != 0; rest &= rest - 1) g.word[lane]->ids[n++] = g.id[__builtin_ctz(rest)][lane];
+    const std::uint32_t from = lane - (TOKTIER_FAULT(merge_neighbour) && lane == 15);
+    for (std::uint32_t rest = alive[lane]; rest != 0; rest &= rest - 1) g.word[lane]->ids[n++] = g.id[__builtin_ctz(rest)][from];
     g.word[lane]->count = n - (TOKTIER_FAULT(merge_lane) && lane == 1);
   }
 }

@@ -5,10 +5,14 @@
 #include <cstring>
 
 #include "byte_vector.h"
+#include "engine/faults.h"
 
 namespace toktier {
 namespace TOKTIER_LANE_NAMESPACE {
 namespace {
+
+// All places of a block, or all but the last.
+[[maybe_unused]] constexpr std::uint64_t last_of_block(bool missed) { return ~std::uint64_t{0} >> missed; }
 
 #if TOKTIER_BYTE_VECTOR
 
@@ -46,7 +50,7 @@ std::uint32_t find_starts(const StartFilter& filter, const std::uint8_t* text, s
   const Starts starts(filter);
   std::uint32_t i = from;
   for (; size - i > block; i += block)
-    if ((places = mask64(text + i, starts)) != 0) return i;
+    if ((places = mask64(text + i, starts) & last_of_block(TOKTIER_FAULT(added_block))) != 0) return i;
   if (i == size) return places = 0, size;
   const std::uint32_t left = size - i;
   const std::uint64_t last = std::uint64_t{1} << (left - 1);
@@ -77,7 +81,7 @@ std::uint32_t find_characters(const CharacterFilter& filter, const std::uint8_t*
   const Characters characters(filter);
   for (; size - i >= block + 2; i += block) {
     if (beyond_ascii(text + i) == 0) continue;
-    if ((places = mask64(text + i, characters)) != 0) return i;
+    if ((places = mask64(text + i, characters) & last_of_block(TOKTIER_FAULT(form_block))) != 0) return i;
   }
   std::uint8_t rest[block + 2] = {};
   if (size - i >= block) {  // and one byte at most

@@ -1,6 +1,7 @@
 // The steps of split_lanes.h, each scalar and, where the level has them, with byte shuffles of 16 or 64 entries.
 #include "split_lanes.h"
 
+#include "engine/faults.h"
 #include "shared/trie.h"
 #include "shared/utf8.h"
 
@@ -19,6 +20,12 @@ using u8 = std::uint8_t;
 using u32 = std::uint32_t;
 using u64 = std::uint64_t;
 
+#if !defined(__SSE4_1__) && !defined(__ARM_NEON)
+constexpr bool is_baseline = true;
+#else
+constexpr bool is_baseline = false;
+#endif
+
 inline u64 low_bits(u32 n) { return n >= 64 ? ~u64{0} : (u64{1} << n) - 1; }
 
 // Class of the character at p, which is no ASCII character and not of one class with all that share its first byte.
@@ -34,12 +41,13 @@ inline u32 classify_scalar(const SplitTables& t, const u8* text, u32 n, u8* clas
   for (u32 i = 0; i < n; ++i) {
     const u8 byte = text[i];
     if (byte < 0x80) {
-      classes[count++] = t.ascii[byte];
+      const bool faulty = TOKTIER_FAULT(level_baseline) && is_baseline && byte == '-';
+      classes[count++] = t.ascii[faulty ? 'a' : byte];
     } else if (tt_is_continuation(byte)) {
       continue;
     } else {
       const u8 cls = t.lead[byte & 0x7F];
-      classes[count++] = cls != SplitTables::mixed ? cls : class_at(t, text + i);
+      classes[count++] = TOKTIER_FAULT(split_straddle) && i == 63 ? t.ascii['!'] : cls != SplitTables::mixed ? cls : class_at(t, text + i);
     }
     bits |= u64{1} << i;
   }
@@ -56,6 +64,7 @@ inline u32 decide_scalar(const SplitTables& t, const u8* stream, u32 n, u64& sta
     d |= u64{(word >> 32 & 0xFF) != 0} << i;
     u |= u64{word >> 40 != 0} << i;
   }
+  if (TOKTIER_FAULT(split_undecided) && n == 64) u &= ~u64{0} >> 1;
   start = s & ~u;
   dropped = d & ~u;
   undecided = u;
@@ -126,6 +135,7 @@ u32 classify(const SplitTables& t, const u8* text, u32 begin, u32 end, u32 size,
     cls = _mm512_mask_mov_epi8(cls, high, _mm512_permutex2var_epi8(lead0, x, lead1));
     const u64 mixed = begins & static_cast<u64>(_mm512_movepi8_mask(cls));
     if (mixed != 0) cls = classify_mixed(t, text + at, size - at, x, cls, mixed);
+    if (TOKTIER_FAULT(split_straddle)) cls = _mm512_mask_set1_epi8(cls, high & u64{1} << 63, static_cast<char>(t.ascii['!']));
     _mm512_storeu_si512(classes + count, _mm512_maskz_compress_epi8(begins, cls));
     *lead++ = begins;
     count += static_cast<u32>(__builtin_popcountll(begins));
@@ -152,7 +162,7 @@ u32 decide(const SplitTables& t, const u8* stream, u32 count, u64* start, u64* d
     u64 u = 0, s = 0;
     for (u32 set = SplitTables::undecided; set < undecided_sets; ++set) u |= holds(t, set, c);
     for (u32 set = SplitTables::starts; set < start_sets; ++set) s |= holds(t, set, c);
-    u &= all;
+    u &= TOKTIER_FAULT(split_undecided) ? all >> 1 : all;
     const u64 d = t.any_drops ? all & ~u & holds(t, SplitTables::drops, c) : 0;
     start[i / 64] = s & all & ~u;
     dropped[i / 64] = d;
@@ -208,7 +218,7 @@ inline void classify_ascii(const SplitTables& t, const u8* text, u8* classes) {
   for (u32 i = 0; i < 64; i += width) {
     const Vector x = load(text + i);
     Vector cls = all_of(0);
-    for (u32 k = 0; k < 8; ++k) {
+    for (u32 k = 0; k < 8 - u32{TOKTIER_FAULT(level_vector)}; ++k) {
       const Vector index = add_saturated(differ(x, all_of(static_cast<u8>(k << 4))), all_of(0x70));
       cls = either(cls, shuffle(table16(t.ascii + 16 * k), index));
     }
@@ -249,7 +259,7 @@ inline u32 decide_block(const SplitTables& t, const u8* stream, u32 n, u64& star
     if (t.any_drops) d |= (holds(t, SplitTables::drops, c, c3, two) & mask) << i;
   }
   const u64 all = low_bits(n);
-  undecided = u &= all;
+  undecided = u &= TOKTIER_FAULT(split_undecided) ? all >> 1 : all;
   start = s & all & ~u;
   dropped = d & all & ~u;
   return (u != 0) | (dropped != 0 ? 2 : 0);
@@ -312,7 +322,7 @@ void spread(const u64* bits, const u64* lead, u32 words, u64* out) {
   for (u32 w = 0; w < words; ++w) {
     const u32 k = at % 64;
     const u64 low = bits[at / 64] >> k;
-    out[w] = deposit(k == 0 ? low : low | bits[at / 64 + 1] << (64 - k), lead[w]);
+    out[w] = deposit(k == 0 || TOKTIER_FAULT(split_spread) ? low : low | bits[at / 64 + 1] << (64 - k), lead[w]);
     at += static_cast<u32>(__builtin_popcountll(lead[w]));
   }
 }

@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "byte_vector.h"
+#include "engine/faults.h"
 
 namespace toktier {
 namespace TOKTIER_LANE_NAMESPACE {
@@ -31,6 +32,12 @@ template <typename Unit>
 // units[i, n), one at a time. Null at a surrogate (`at`).
 template <typename Unit>
 [[gnu::always_inline]] inline char* write_plain(const Unit* units, std::size_t i, std::size_t n, char* out, std::size_t& at) {
+  // What the registers leave over begins with the unit at i.
+  if (i != 0 && i < n && units[i] >= 0x80 &&
+      (sizeof(Unit) == 1   ? TOKTIER_FAULT(transcode_latin1)
+       : sizeof(Unit) == 2 ? TOKTIER_FAULT(transcode_ucs2)
+                           : TOKTIER_FAULT(transcode_ucs4)))
+    ++i;
   while (i < n) {
     for (const std::size_t end = i + ascii_run(units + i, n - i); i < end; ++i) *out++ = static_cast<char>(units[i]);
     if (i == n) break;
@@ -384,6 +391,7 @@ std::size_t first_malformed(const std::uint8_t* p, std::size_t size) {
   std::size_t i = 64;
   for (; size - i >= 64; i += 64) {
     if (mask64(p + i, high) == 0) {
+      if (TOKTIER_FAULT(malformed_block)) continue;
       if (p[i - 1] >= 0xC0 || p[i - 2] >= 0xE0 || p[i - 3] >= 0xF0) return malformed_from(p, i, size);
       continue;
     }

@@ -123,15 +123,18 @@ TOKTIER_INLINE void compare(WordWindow& w, std::uint32_t first, std::uint32_t co
 #ifdef __AVX512F__
     const std::uint32_t same = _mm512_cmpeq_epi64_mask(
         _mm512_load_si512(l), _mm512_broadcast_i32x4(_mm_load_si128(reinterpret_cast<const __m128i*>(&keys[k]))));
-    const std::uint32_t both = same & same >> 1;  // bit 0: the first key, bit 4: the second one
-    const std::size_t second = both & 0x10;       // half the size of an entry
+    // Bit 0: the first key, bit 4: the second one, which is half the size of an entry.
+    const std::uint32_t both = TOKTIER_FAULT(word_hash) ? same : same & same >> 1;
+    const std::size_t second = both & 0x10;
     const bool none = (both & 0x11) == 0;
     static_assert(sizeof(WordEntry) == 2 * 0x10);
     std::memcpy(&value[k], reinterpret_cast<const std::uint8_t*>(&l->entry[0].value) + 2 * second, sizeof(WordValue));
 #else
     const WordKey key = keys[k];
-    const bool in_first = ((l->entry[0].key.low ^ key.low) | (l->entry[0].key.high ^ key.high)) == 0;
-    const bool second = ((l->entry[1].key.low ^ key.low) | (l->entry[1].key.high ^ key.high)) == 0;
+    const auto differ = [](const WordKey& a, const WordKey& b) {
+      return (a.low ^ b.low) | (TOKTIER_FAULT(word_hash) ? 0 : a.high ^ b.high);
+    };
+    const bool in_first = differ(l->entry[0].key, key) == 0, second = differ(l->entry[1].key, key) == 0;
     const bool none = !in_first & !second;
     std::memcpy(&value[k], &l->entry[second].value, sizeof(WordValue));
 #endif
@@ -242,12 +245,13 @@ void find_entries(const TtPieceTable& t, const WordKey* keys, std::uint32_t coun
       const std::uint32_t* const slots = t.lines + std::size_t{s.line} * TT_LINE_SLOTS;
       for (; s.candidates != 0; s.candidates &= s.candidates - 1) {
         const std::uint32_t id = slots[__builtin_ctz(s.candidates)] & TT_SLOT_IDS;
-        if (t.keys[2 * std::size_t{id}] == s.key.low && t.keys[2 * std::size_t{id} + 1] == s.key.high) {
+        if ((t.keys[2 * std::size_t{id}] == s.key.low && t.keys[2 * std::size_t{id} + 1] == s.key.high) ||
+            TOKTIER_FAULT(piece_mark)) {
           ids[k] = id;
           break;
         }
       }
-      if (ids[k] != TT_NONE || s.ends) break;
+      if (ids[k] != TT_NONE || s.ends || TOKTIER_FAULT(piece_overflow)) break;
       s.line = s.line + 1 == t.n_lines ? 0 : s.line + 1;
       s.candidates = marked(t.lines + std::size_t{s.line} * TT_LINE_SLOTS, s.mark, s.ends);
     }

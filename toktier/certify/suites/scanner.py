@@ -1,8 +1,9 @@
-"""Edges of how the engine works through a text: blocks of pieces, lots of boundaries, caches, merge forms, alignment.
+"""Edges of how the engine works through a text: registers, blocks, windows, batches of words, caches, merge forms,
+threads.
 
-None of these numbers may show in an id. They are stated here (`EDGES`) and a test holds them against the sources; other
-engines bring edges of their own, of which the powers of two and 64-byte alignments are the likely ones. Not here: what
-the tables say (`automaton`), vocabulary (`vocabulary`).
+The numbers, and the texts that need nothing of a tokenizer, are `certify/engine_edges`. Texts are compared like those
+of every suite; the last block asks further calls about the edges that only they have: bytes in place of a str, texts
+that threads share. Not here: what the tables say (`automaton`), vocabulary (`vocabulary`).
 """
 
 from __future__ import annotations
@@ -13,58 +14,80 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from toktier.certify.boundaries import class_choices
+from toktier.certify.boundaries import check_boundaries, class_choices, why_not
+from toktier.certify.engine_edges import (
+    CACHED_WORDS,
+    EDGES,
+    KEPT_BYTES,
+    LETTERS,
+    STRADDLERS,
+    WIDE,
+    around,
+    batches,
+    broken_bytes,
+    broken_strings,
+    crowds,
+    long_texts,
+    overflows,
+    random_words,
+    straddles,
+    units,
+)
 from toktier.certify.levels import Level
+from toktier.certify.other_calls import check_batch, check_count, named
 from toktier.certify.suite import SuitePlan, TextSuite, blocks_of
+from toktier.errors import InvalidText
 from toktier.program.layout import Conf, TokenFlag
+from toktier.program.normalizer import UNICODE_FORMS
+from toktier.program.unicode import normalization
 
 if TYPE_CHECKING:
     from toktier.certify.subject import Subject
+    from toktier.certify.tally import Tally
 
-EDGES: dict[str, tuple[int, ...]] = {
-    "pieces looked up together": (32, 256),  # native/engine/piece_encoder.cpp, `ahead`; lanes/word_lanes.cpp, `block`
-    "pieces of a run": (2048,),  # native/engine/word_encoder.h, `full`
-    "bytes of a window": (4096,),  # native/engine/split_windows.h, `window_bytes`
-    "words merged together": (14, 64),  # native/engine/lanes/merge_lanes.cpp, `few` and `most`
-    "boundaries in a lot": (1024,),  # native/engine/splitter.h, `boundary_lot`
-    "bytes of cached pieces": (15, 31, 63),  # native/engine/piece_cache.h, PieceKey<2, 4, 8>::longest
-    "ids of cached pieces": (3, 4, 8, 16),  # native/engine/word_key.h, `inline_ids`; piece_cache.h, `most_ids`
-    "symbols of a small merge": (32, 48),  # lanes/merge_lanes.h, `longest_merged`; kernels/shared/bpe.h, TT_SMALL_PIECE
-    "bytes with the interpreter's lock held": (2048,),  # native/bind/bind.h, kReleaseGilFrom
-}
-KEPT_BYTES = 1 << 20  # native/engine/encoder.cpp, kept_bytes: larger buffers are given back
-CACHED_PIECES = 2 << 17  # entries of the largest cache: more distinct pieces push others out
 ALIGNMENTS = 64
 NEAR_PIECES = 6  # of each length
+MOST_WHOLE = 300  # tokens that no merges make
 BLOCK = 300_000  # code points, of which a call counts sixteen
-
-_LETTERS = "abcdefghijklmnopqrstuvwxyz"
-_WIDE = ("é", "ß", "\u0301", "中", "ｱ", "\u2028", "😀", "𝒳", "\U0010ffff")  # two, three and four bytes
+WORKERS = (1, 2, 3)  # threads that share the long texts
 
 
 @dataclass(frozen=True, slots=True)
 class _Texts:
     texts: list[str]
     blocks: list[tuple[int, int]]
+    long: list[str]
 
 
 class ScannerSuite(TextSuite):
     name = "scanner"
     meaning = (
-        "edges of the engine's loops: pieces around each block and lot, runs of each class and tokens around each "
-        "cached length and merge form, pieces that differ little, every ASCII byte and wide characters at each of 64 "
-        "alignments; above quick caches that overflow and buffers that are given back"
+        "edges of the engine's loops: every kind of character and added tokens across registers, blocks and windows, "
+        "pieces around each batch, runs of each class and tokens around each cached length and merge form, words that "
+        "differ little, caches that grow and overflow, texts given as bytes, long texts shared among threads; above "
+        "quick the largest caches and buffers that are given back"
     )
     version = 3
 
     def plan(self, subject: Subject, level: Level, seed: int) -> SuitePlan:
-        groups = {
+        rng = random.Random(f"scanner {seed}")
+        tokens = _added_tokens(subject)
+        straddling = (*STRADDLERS, *tokens)
+        groups: dict[str, Iterable[str]] = {
             "alignment_texts": _alignments(),
+            "straddling_texts": straddles(straddling, (*EDGES["bytes of a block"], *EDGES["bytes of a window"])),
+            "unit_texts": units(),
             "run_texts": _runs(subject, seed),
             "piece_count_texts": _piece_counts(),
             "token_length_texts": _token_lengths(subject),
+            "whole_token_texts": _whole_tokens(subject),
+            "mark_texts": _mark_pairs(subject),
             "text_length_texts": _text_lengths(),
             "near_piece_texts": _near_pieces(subject, seed),
+            "batch_texts": batches(rng),
+            "crowd_texts": crowds(rng),
+            "overflow_texts": overflows(rng),
+            "long_texts": long_texts(rng, tokens),
             "cache_texts": _caches(subject, seed) if level is not Level.QUICK else [],
         }
         lists = {name: list(texts) for name, texts in groups.items()}
@@ -72,7 +95,7 @@ class ScannerSuite(TextSuite):
         facts: dict[str, Any] = {name: len(found) for name, found in lists.items()}
         facts |= {"texts": len(texts), "edges": "; ".join(f"{name}: {edge}" for name, edge in EDGES.items())}
         blocks = blocks_of(texts, BLOCK)
-        return SuitePlan(len(blocks), facts, None, _Texts(texts, blocks))
+        return SuitePlan(len(blocks) + 1, facts, None, _Texts(texts, blocks, lists["long_texts"]))
 
     def texts(self, subject: Subject, level: Level, seed: int, plan: SuitePlan, block: int) -> Iterable[str]:
         kept = plan.payload
@@ -80,10 +103,54 @@ class ScannerSuite(TextSuite):
         begin, end = kept.blocks[block]
         return kept.texts[begin:end]
 
+    def run(self, subject: Subject, level: Level, seed: int, plan: SuitePlan, block: int, tally: Tally) -> None:
+        kept = plan.payload
+        assert isinstance(kept, _Texts)
+        if block < len(kept.blocks):
+            super().run(subject, level, seed, plan, block, tally)
+            return
+        if why_not(subject) is None:  # ids may hide a piece
+            check_boundaries(
+                tally, straddles(STRADDLERS, (EDGES["bytes of a block"][0], *EDGES["bytes of a window"])), both=False
+            )
+        _check_bytes(subject, tally)
+        for workers in WORKERS:
+            check_batch(tally, kept.long, workers=workers)
+        check_batch(tally, ["a", kept.long[0], "", kept.long[1]], add_special_tokens=True)
+        for text in kept.long:
+            check_count(tally, text, subject.encode_ids(text).ids)
 
-def _around(edges: Iterable[int], by: int = 1) -> list[int]:
-    """Each edge and its neighbours up to `by` + 1 below, which is where a longest of n meets one of n + 1."""
-    return sorted({edge + shift for edge in edges for shift in range(-by, by + 2)})
+
+def _check_bytes(subject: Subject, tally: Tally) -> None:
+    """Bytes are encoded as the text that they are; what is none is refused where it breaks."""
+    for text in straddles(STRADDLERS, EDGES["bytes of a block"][:1]):
+        got, expected = subject.tokenizer.encode(text.encode()), subject.tokenizer.encode(text)
+        if got.backend != subject.backend.value or expected.backend != subject.backend.value:
+            tally.routed()
+            continue
+        tally.check("bytes", named(text), got.ids, expected.ids)
+    for data in broken_bytes():
+        try:
+            data.decode()
+        except UnicodeDecodeError as error:
+            tally.check("malformed bytes", data.hex(), _refusal(subject, data), error.start)
+    for surrogate, place in broken_strings():
+        tally.check("lone surrogate", ascii(surrogate), _refusal(subject, surrogate), place)
+
+
+def _refusal(subject: Subject, text: str | bytes) -> Any:
+    """Where the text is refused."""
+    try:
+        return len(subject.tokenizer.encode(text).ids)
+    except InvalidText as error:
+        return error.details["position"]
+
+
+def _added_tokens(subject: Subject) -> list[str]:
+    """Some that begin differently, the longest of each."""
+    contents = sorted((placed.token.content for placed in subject.spec.added_tokens), key=len)
+    kept = {content[0]: content for content in contents if 0 < len(content) <= 40}
+    return sorted(kept.values())[:6]
 
 
 def _alignments() -> Iterator[str]:
@@ -92,20 +159,21 @@ def _alignments() -> Iterator[str]:
         front = ("ab " * ALIGNMENTS)[:at]
         for byte in range(128):
             yield f"{front}{chr(byte)}cd"
-        for wide in _WIDE:
+        for wide in WIDE:
             yield f"{front}{wide}{wide} x{wide}"
 
 
 def _runs(subject: Subject, seed: int) -> Iterator[str]:
     """Runs of members of each class: of as many characters, and of as many bytes, as each edge has."""
     if subject.boundary is None:
-        members = list(map(list, (*_WIDE, "a", " ", "1", ".", "\n")))
+        members = list(map(list, (*WIDE, "a", " ", "1", ".", "\n")))
     else:
         members = class_choices(subject.boundary, f"scanner {seed}")
-    edges = (*EDGES["bytes of cached pieces"], *EDGES["symbols of a small merge"], 127, 255, 1023)
+    small = (*EDGES["bytes of cached pieces"], *EDGES["symbols of a small merge"])
+    edges = (*small, 127, *EDGES["bytes lowered together"], 1023)
     for character in dict.fromkeys(itertools.chain(*members)):
         width = len(character.encode())
-        for length in sorted({*_around(edges), *(n // width for n in _around(edges))}):
+        for length in sorted({*around(edges), *(n // width for n in around(edges))}):
             if length > 0:
                 yield character * length
                 yield f"a{character * length} {character}"
@@ -116,7 +184,7 @@ def _piece_counts() -> Iterator[str]:
     (ahead, block), (lot,) = EDGES["pieces looked up together"], EDGES["boundaries in a lot"]
     (run,), (window,) = EDGES["pieces of a run"], EDGES["bytes of a window"]
     for unit in (" a", "1", ".a", " the", "\n", " 1", "é ", "'s", "中 ", "😀 "):
-        for count in (*_around((ahead, 2 * ahead, block, 2 * block), 2), *_around((lot, 2 * lot), 5)):
+        for count in (*around((ahead, 2 * ahead, block, 2 * block), 2), *around((lot, 2 * lot), 5)):
             yield unit * count
             yield unit * count + "  "
     for unit in (" a", "1", "é ", "中 "):  # what is open when a window, or a run of pieces, ends
@@ -135,7 +203,7 @@ def _token_lengths(subject: Subject) -> Iterator[str]:
     longest = int.from_bytes(program.section("CONF")[4 * Conf.MAX_PIECE : 4 * Conf.MAX_PIECE + 4], "little")
     starts = memoryview(program.section("RAWO")).cast("I")
     raw, flags = program.section("RAWB"), program.section("TFLG")
-    wanted = dict.fromkeys(_around((*EDGES["bytes of cached pieces"], *EDGES["symbols of a small merge"], longest)), 0)
+    wanted = dict.fromkeys(around((*EDGES["bytes of cached pieces"], *EDGES["symbols of a small merge"], longest)), 0)
     for i, flag in enumerate(flags):
         size = starts[i + 1] - starts[i]
         if not flag & TokenFlag.MODEL or wanted.get(size, 8) >= 8:
@@ -148,16 +216,42 @@ def _token_lengths(subject: Subject) -> Iterator[str]:
         yield from (text, f" {text}", text + text, f"{text}x", f"x{text}", text[:-1], f"{text} {text}")
 
 
+def _whole_tokens(subject: Subject) -> Iterator[str]:
+    """Tokens that no merges make: whole, and as a part of a piece before and behind a character that joins nothing."""
+    starts = memoryview(subject.program_file.section("RAWO")).cast("I")
+    raw, flags = subject.program_file.section("RAWB"), subject.program_file.section("TFLG")
+    found = 0
+    for i, flag in enumerate(flags):
+        if not flag & TokenFlag.MODEL or flag & TokenFlag.REACHABLE or found == MOST_WHOLE:
+            continue
+        text = bytes(raw[starts[i] : starts[i + 1]]).decode(errors="ignore")
+        found += 1
+        yield from (text, f"{text}中 {text}𝒳{text} 中{text}", f"{text}ก{text}é")
+
+
+def _mark_pairs(subject: Subject) -> Iterator[str]:
+    """Marks that change places, both with the same second byte: what looks for them by bytes misses both or none."""
+    forms = {step.op: UNICODE_FORMS[step.op] for step in subject.spec.normalizer if step.op in UNICODE_FORMS}
+    for form in forms.values():
+        groups: dict[int, list[tuple[int, int]]] = {}
+        for mark, combining in sorted(normalization(form).ccc.items()):
+            groups.setdefault(chr(mark).encode()[1], []).append((combining, mark))
+        for group in groups.values():
+            (_, last), *_ = sorted(group, reverse=True)
+            yield from (f"ab{chr(last)}{chr(mark)} cd" for _, mark in group)
+
+
 def _text_lengths() -> Iterator[str]:
     (lock,) = EDGES["bytes with the interpreter's lock held"]
-    for size in _around((lock, 2 * lock), 2):
+    for size in around((lock, 2 * lock), 2):
         yield ("word " * size)[:size]
         yield ("中é " * size).encode()[:size].decode(errors="ignore")
 
 
 def _near_pieces(subject: Subject, seed: int) -> Iterator[str]:
-    """Pieces of each cached length that differ in one place only, or in their last token, one after the other: a cache
-    tells them apart. Of tokens: pieces of many ids are not cached at all."""
+    """Pieces of each cached length that differ in one place only, or in their last token: a cache tells them apart. Of
+    tokens: pieces of many ids are not cached at all. In two texts: what comes together is looked up before any of it is
+    remembered."""
     words: dict[int, list[str]] = {}
     for token in subject.spec.model.vocabulary:
         if len(token) >= 2 and token.isascii() and token.isalpha():
@@ -173,20 +267,20 @@ def _near_pieces(subject: Subject, seed: int) -> Iterator[str]:
             one, other = rng.sample(rng.choice(endings), 2)
             front = front[-size:][: max(0, size - len(one))]
             yield f"{front}{one}\n{front}{other}\n{front}{one}"
-    for size in _around(EDGES["bytes of cached pieces"]):
-        piece = (_LETTERS * 3)[:size]
+            yield f"{front}{other}\n{front}{one}"
+    for size in around(EDGES["bytes of cached pieces"]):
+        piece = (LETTERS * 3)[:size]
         others = [f"{piece[:at]}{'z' if piece[at] != 'z' else 'a'}{piece[at + 1 :]}" for at in range(size)]
         yield "\n".join((piece, *others))
-        yield "\n".join((*reversed(others), piece))  # pieces that are new are made together: now they are known
+        yield "\n".join((*reversed(others), piece))
 
 
 def _caches(subject: Subject, seed: int) -> Iterator[str]:
     """More distinct pieces than any cache holds, then the first of them again; a text whose buffers are given back, and
     a short one after it."""
-    rng = random.Random(f"scanner {seed}")
+    rng = random.Random(f"scanner caches {seed}")
     for length in (4, 20, 40):
-        count = CACHED_PIECES if length == 4 else CACHED_PIECES // 16
-        words = ["".join(rng.choices(_LETTERS, k=length)) for _ in range(count)]
+        words = random_words(rng, CACHED_WORDS if length == 4 else CACHED_WORDS // 16, length)
         yield " ".join(words + words[:8192])  # one text: its pieces meet one set of caches
     yield "The boats, 14 of them. " * (KEPT_BYTES // 23 + 2)
     yield "The boats."
