@@ -31,9 +31,9 @@ class Program:
     def __init__(self, buffer: _Buffer, level: str | None = None, cache_lines: int | None = None) -> None:
         """`buffer`: the whole file, not written to afterwards. ProgramError where a table does not hold.
 
-        `level`: the dispatch level to run at, one of `build_facts()["dispatch_levels"]`; None: the best. ValueError for one
-        that this CPU does not have. Ids do not depend on it.
-        `cache_lines`: lines of each word cache, fixed; a power of two from 2 to 131072. None: it grows as it needs. Nor on it.
+        `level`: the dispatch level to run at, one of `build_facts()["dispatch_levels"]`; None: the best. ValueError for
+        one that this CPU does not have. `cache_lines`: lines of each word cache, fixed; a power of two from 2 to
+        131072. None: it grows as it needs. Ids depend on neither.
         """
     @property
     def level(self) -> str: ...
@@ -209,12 +209,12 @@ def build_bpe(
     rank order, every pair once, its last place. initial: byte-level u32[256], symbol of each byte or 0xFFFFFFFF; else
     u32 rows (code point, id). byte_fallback: u32[256] or empty. unk_id: the unknown token.
 
-    Returns the sections of merges (MDIS MENT MPRD, or PAIR), look-ups (PLIN PKEY VLIN, or PHSH VHSH), TFLG RAWO RAWB STRO
-    STRB, and JBYT or JSYM, JCHR, JFRG (none where nothing proves a cut);
+    Returns the sections of merges (MDIS MENT MPRD, or PAIR), look-ups (PLIN PKEY VLIN, or PHSH VHSH), TFLG RAWO RAWB
+    STRO STRB, and JBYT or JSYM, JCHR, JFRG (none where nothing proves a cut);
     the rules that can fire, as rows of `merges` in rank order; and statistics: merges, live, dead, kept_unproved (of
     live: rules that a fallback or unknown symbol may reach), tokens (of the model), reachable, unreachable (by merges
-    alone), monotone, max_piece (bytes) and pair_seed (for CONF), join ("JBYT", "JSYM" or None). ValueError, one sentence, for tables
-    that no tokenizer.json can mean.
+    alone), monotone, max_piece (bytes) and pair_seed (for CONF), join ("JBYT", "JSYM" or None). ValueError, one
+    sentence, for tables that no tokenizer.json can mean.
     """
 
 def find_boundary_rules(

@@ -13,7 +13,8 @@ from tests.support.material import ROOT
 from toktier import resources
 from toktier_cli.verbs.schema import names
 
-TABLES = {"artifact_pins", "siblings", "family_licences", "support_registry"}  # what validate_registry.py holds to its schema
+# What validate_registry.py holds to its schema.
+TABLES = {"artifact_pins", "siblings", "family_licences", "support_registry"}
 # Documents in files: kit.json is held to its schema by tests/artifacts/test_kit.py, the others by tests/certify.
 FILES = {"kit", "evidence", "certify_plan", "certify_failure"}
 SCHEMAS = resources.tables_dir() / "schemas"
