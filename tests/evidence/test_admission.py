@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.support.evidence_documents import evidence_document
+from toktier.certify.evidence import build_facts as facts_of_a_run
 from toktier.errors import RegistryInvalid
 from toktier.evidence import admission as module
 from toktier.evidence import local, registry, registry_entry
@@ -46,7 +47,7 @@ def entry_of(**changes: Any) -> dict[str, Any]:
         "level": "standard",
         "engine_identity": engine_identity.engine_identity(),
         "carried_from": None,
-        "dispatch_levels": ["baseline"],
+        "dispatch_levels": build_facts()["dispatch_levels"],
         "files": {FILE: hashlib.sha256(RECORD).hexdigest()},
         "readings": {"documents": 1234},
         "note": None,
@@ -253,7 +254,7 @@ def test_a_gpu_is_unjudged_and_an_empty_registry_is_none() -> None:
 
 
 def test_the_code_paths_here_are_those_that_evidence_of_this_host_names() -> None:
-    assert build_facts()["dispatch_levels"] == ["baseline"]
+    assert facts_of_a_run()["dispatch_levels"] == ", ".join(build_facts()["dispatch_levels"])
 
 
 def test_looking_writes_nothing(tmp_path: Path) -> None:

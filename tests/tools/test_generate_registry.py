@@ -21,6 +21,7 @@ import verify_carryover as carryover
 from toktier.artifacts.pins import shipped_pins
 from toktier.evidence import document
 from toktier.evidence.registry import parse_registry
+from toktier.program.engine_identity import build_facts
 from toktier.routing.vocabulary import BackendId
 
 OLD, NOW, NEXT = "1" * 64, "2" * 64, "3" * 64
@@ -45,7 +46,7 @@ def test_a_row_for_an_artifact_and_an_entry_for_a_reference_version(tmp_path: Pa
     (row,) = rows(tmp_path)
     assert row["status"] == "certified"
     assert row["artifact"] == {"name": "something", "family": None, "sha256": SHA, "fingerprint": PRINT}
-    assert row["constraints"] == {"reference_versions": list(BOTH), "dispatch_levels": ["baseline"]}
+    assert row["constraints"] == {"reference_versions": list(BOTH), "dispatch_levels": build_facts()["dispatch_levels"]}
     entry = row["references"]["0.22.2"]
     assert (entry["status"], entry["level"], entry["engine_identity"]) == ("certified", "quick", NOW)
     assert entry["readings"] == {"documents": 20, "utf8_bytes": 2000, "ids": 600, "checks": 24, "routed": 0}
