@@ -210,7 +210,7 @@ void WindowSplitter::State::settle(SplitWindow& w, std::uint64_t* start, std::ui
   }
   for (std::uint32_t k = 0; k < pending.count; ++k) pending.at[k] = byte_of(pending.at[k]);
   known_at = behind_at;
-  if (TOKTIER_FAULT(window_state)) row = program.boundary.token_start * program.boundary.n_class;
+  if (TOKTIER_FAULT(window_state)) row = program.boundary.token_start * program.boundary.n_class, pending.count = 0;
 }
 
 // The automaton is brought to a character at or before `to` where its state is known.
