@@ -14,6 +14,7 @@ from toktier.certify.checkpoint import BLOCKS, COMPLETE, PLAN, Writer
 from toktier.certify.plan import Shard
 from toktier.certify.workers import run_block
 from toktier.errors import ArtifactNotFound, EnvironmentFault, EvidenceIncomplete, EvidenceInvalid, LockTimeout
+from toktier.program.engine_identity import engine_identity
 
 
 @pytest.fixture
@@ -32,7 +33,7 @@ def test_what_was_written_is_read(directory: Path) -> None:
     assert sorted(state.results) == [0, 1, 2, 3, 4, 20]
     assert state.missing == list(range(5, 20))
     assert state.target["corpora"] == []
-    assert state.build == {"compiler": "some"}
+    assert state.build == {"compiler": "some", "identity": engine_identity()}
 
 
 def test_a_torn_last_line_is_dropped_wherever_it_is_torn(directory: Path) -> None:
