@@ -1,8 +1,8 @@
 """Nothing that is compiled for a newer CPU can be linked into what an older one runs.
 
-The objects of the inner loops, one set a dispatch level, are looked at as the build left them: a function that two levels
-emit under one name would be linked once, from either (native/engine/lanes/lanes.h). What the loops give: test_split_forms,
-test_word_encoder and test_text_levels.
+The objects of the inner loops, one set a dispatch level, are looked at as the build left them: a function that two
+levels emit under one name would be linked once, from either (native/engine/lanes/lanes.h). What the loops give:
+test_split_forms, test_word_encoder and test_text_levels.
 """
 
 from __future__ import annotations
