@@ -43,6 +43,16 @@ class Engine(Protocol):
     def ids_of_batch(self, result: Any) -> list[bytes]: ...
 
 
+class _Listed:
+    """Results that make a list of their ids when asked; those of a batch are such results in a row."""
+
+    def ids_of(self, result: Any) -> bytes:
+        return array("I", result.ids).tobytes()
+
+    def ids_of_batch(self, result: Any) -> list[bytes]:
+        return [self.ids_of(row) for row in result]
+
+
 class Toktier:
     """This package, with its own engine or not at all."""
 
@@ -72,7 +82,7 @@ class Toktier:
         return [bytes(memoryview(row)) for row in result]
 
 
-class Reference:
+class Reference(_Listed):
     """Hugging Face tokenizers: what every other result is compared with."""
 
     name: ClassVar[str] = "tokenizers"
@@ -85,19 +95,13 @@ class Reference:
         tok = self._tok
         self.encode: Callable[[str], Any] = lambda text: tok.encode(text, add_special_tokens=False)
 
-    def ids_of(self, result: Any) -> bytes:
-        return array("I", result.ids).tobytes()
-
     def encode_batch(self, texts: Sequence[str], threads: int) -> Any:
         # Its pool has as many threads as the process may use processors; the variable only says whether it is used.
         os.environ["TOKENIZERS_PARALLELISM"] = "true" if threads > 1 else "false"
         return self._tok.encode_batch(texts, add_special_tokens=False)
 
-    def ids_of_batch(self, result: Any) -> list[bytes]:
-        return [self.ids_of(row) for row in result]
 
-
-class Fastokens:
+class Fastokens(_Listed):
     """A result holds its ids natively and makes the list when asked; a batch comes as one buffer with row borders."""
 
     name: ClassVar[str] = "fastokens"
@@ -107,9 +111,6 @@ class Fastokens:
         module: Any = importlib.import_module("fastokens")
         self._tok = _load(lambda: module.Tokenizer.from_file(str(file)), file)
         self.encode: Callable[[str], Any] = self._tok.encode
-
-    def ids_of(self, result: Any) -> bytes:
-        return array("I", result.ids).tobytes()
 
     def encode_batch(self, texts: Sequence[str], threads: int) -> Any:
         return self._tok.encode_batch_flat(texts)
@@ -142,7 +143,7 @@ class Gigatoken:
         return [array("I", row).tobytes() for row in result.to_list()]
 
 
-class Basetenkenizer:
+class Basetenkenizer(_Listed):
     """A result holds its ids natively and makes the list when asked."""
 
     name: ClassVar[str] = "basetenkenizer"
@@ -153,14 +154,8 @@ class Basetenkenizer:
         self._tok = _load(lambda: module.Tokenizer.from_file(str(file)), file)
         self.encode: Callable[[str], Any] = self._tok.encode
 
-    def ids_of(self, result: Any) -> bytes:
-        return array("I", result.ids).tobytes()
-
     def encode_batch(self, texts: Sequence[str], threads: int) -> Any:
         return self._tok.encode_batch(texts)
-
-    def ids_of_batch(self, result: Any) -> list[bytes]:
-        return [self.ids_of(row) for row in result]
 
 
 class Tiktoken:
