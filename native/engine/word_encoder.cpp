@@ -94,6 +94,16 @@ void WordEncoder::mark_dropped(const SplitWindow& window, std::uint32_t first) {
 
 void WordEncoder::run(std::uint32_t count) {
   TOKTIER_COUNT(piece_probes, count);
+  if (count <= few && !marked_) {
+    const WordWindow w{segment_->text, segment_->size, bound_.data(), nullptr, count, cache_.lines(), cache_.mask(),
+                       nullptr,        nullptr,        nullptr,       0,       0};
+    std::uint32_t* out = ids_->room(std::size_t{count} * inline_ids + 4);
+    if (lanes_.emit_known(w, out)) {
+      ids_->resize(static_cast<std::size_t>(out - ids_->data()));
+      cache_.consider_growth(count, 0);
+      return;
+    }
+  }
   value_.resize(count);
   missed_.resize(count + 1);
   longer_.resize(count + 1);
@@ -123,16 +133,6 @@ void WordEncoder::run(std::uint32_t count) {
   cache_.consider_growth(count, w.missed_count);
 }
 
-WordKey WordEncoder::key_of(const WordWindow& w, std::uint32_t span) const {
-  WordKey key{};
-  const std::uint32_t size = w.bound[span + 1] - w.bound[span];
-  if (size == 0 || (w.kind != nullptr && w.kind[span] == word_dropped)) return key;
-  std::memcpy(&key, w.text + w.bound[span], size);
-  key.high |= std::uint64_t{size | (is_part(w, span) ? 0x80u : 0u)} << 56;
-  if (TOKTIER_FAULT(word_key) && size == longest_word) key.high &= ~(std::uint64_t{0xFF} << 48);
-  return key;
-}
-
 void WordEncoder::put(WordValue& value, const std::uint32_t* ids, std::uint32_t count) {
   value.count = count;
   if (count <= inline_ids) {
@@ -160,10 +160,12 @@ void WordEncoder::make_by_pieces(const WordWindow& w) {
   for (std::uint32_t i = 0; i < w.missed_count; ++i) {
     const std::uint32_t span = w.missed[i], begin = w.bound[span], size = w.bound[span + 1] - begin;
     const auto place = static_cast<std::uint32_t>(many_.ids.size());
-    const WordKey key = key_of(w, span);
+    WordKey key;
+    std::uint32_t line;
+    lanes_.list_keys(w, &span, 1, &key, &line);
     if (key.high != 0) pieces_.encode_word(w.text + begin, size, w.size - begin, is_part(w, span), many_);
     put_made(w.value[span], place);
-    cache_.insert(key, many_.ids.data() + place, w.value[span].count);
+    cache_.insert(key, line, many_.ids.data() + place, w.value[span].count);
   }
 }
 
@@ -288,7 +290,10 @@ void WordEncoder::emit(const WordWindow& w) {
       again_.ids.clear();
       pieces_.encode_word(w.text + begin, size, w.size - begin, is_part(w, from), again_);
       ids_->append(again_.ids.data(), again_.ids.size());
-      cache_.insert(key_of(w, from), again_.ids.data(), static_cast<std::uint32_t>(again_.ids.size()));
+      WordKey key;
+      std::uint32_t line;
+      lanes_.list_keys(w, &from, 1, &key, &line);
+      cache_.insert(key, line, again_.ids.data(), static_cast<std::uint32_t>(again_.ids.size()));
     }
     out = ids_->room(std::size_t{w.count - from} * inline_ids + 4);
   }

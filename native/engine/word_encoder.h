@@ -24,6 +24,7 @@ class WordEncoder {
 
  private:
   static constexpr std::uint32_t batch = 64;
+  static constexpr std::uint32_t few = 64;  // spans of a short text: half a kilobyte
   static constexpr std::uint32_t full = 2048;  // spans that are enough for a run
   static constexpr std::uint32_t most_waiting = full + window_bytes + 80;  // bounds, and what loops may write behind them
 
@@ -36,7 +37,6 @@ class WordEncoder {
   void make_longer(const WordWindow& w);
   void queue(const WordWindow& w, std::uint32_t span, const WordKey& key, std::uint32_t line);  // of a short word
   void merge_queued(const WordWindow& w);
-  WordKey key_of(const WordWindow& w, std::uint32_t span) const;
   bool is_allowed(std::uint32_t id, bool part) const;
   std::uint32_t find_entry(const std::uint8_t* text, std::uint32_t size, bool part) const;
   void put(WordValue& value, const std::uint32_t* ids, std::uint32_t count);

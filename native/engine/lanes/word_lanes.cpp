@@ -2,6 +2,7 @@
 // Neither has a branch that depends on the text.
 #include "word_lanes.h"
 
+#include <cstddef>
 #include <cstring>
 
 #include "engine/faults.h"
@@ -41,6 +42,9 @@ TOKTIER_INLINE std::uint32_t hash(Key key) {
   const __m128i salt = _mm_set_epi64x(0x243F6A8885A308D3, 0x13198A2E03707344);
   return static_cast<std::uint32_t>(_mm_cvtsi128_si32(_mm_aesenc_si128(_mm_aesenc_si128(key, salt), salt)));
 }
+TOKTIER_INLINE void copy_value(void* to, const WordValue* value) {
+  _mm_storeu_si128(static_cast<__m128i*>(to), _mm_load_si128(reinterpret_cast<const __m128i*>(value)));
+}
 TOKTIER_INLINE void store(WordKey& to, Key key) { _mm_storeu_si128(reinterpret_cast<__m128i*>(&to), key); }
 TOKTIER_INLINE Key load(const WordKey& from) { return _mm_loadu_si128(reinterpret_cast<const __m128i*>(&from)); }
 #else
@@ -63,11 +67,50 @@ TOKTIER_INLINE std::uint32_t hash(const Key& k) {
   const std::uint64_t h = (k.low * TT_HASH_A ^ k.high) * TT_HASH_B;
   return static_cast<std::uint32_t>((h ^ h >> 32) * TT_HASH_A >> 32);
 }
+TOKTIER_INLINE void copy_value(void* to, const WordValue* value) { std::memcpy(to, value, sizeof *value); }
 TOKTIER_INLINE void store(WordKey& to, const Key& key) { to = key; }
 TOKTIER_INLINE Key load(const WordKey& from) { return from; }
 #endif
 
 std::uint32_t line_of(const WordKey& key, std::uint32_t mask) { return hash(load(key)) & mask; }
+
+// Row of a piece, or of a span with its kind.
+TOKTIER_INLINE std::uint32_t row_of(std::uint32_t length) { return length <= longest_word ? length : longest_word + 1; }
+
+TOKTIER_INLINE Key key_of(const std::uint8_t* text, std::uint32_t row, std::uint32_t length, bool at_end) {
+  Key key = at_end ? load_at_end(text, row, length) : load_within(text, row);
+  if (TOKTIER_FAULT(word_key) && length == longest_word) {
+    WordKey faulty;
+    store(faulty, key);
+    faulty.high &= ~(std::uint64_t{0xFF} << 48);
+    key = load(faulty);
+  }
+  return key;
+}
+
+// Which entry of the line has the key; false when neither has.
+TOKTIER_INLINE bool is_in(const WordLine* line, const Key& key, std::size_t& byte_of_value) {
+#ifdef __AVX512F__
+  const std::uint32_t same = _mm512_cmpeq_epi64_mask(_mm512_load_si512(line), _mm512_broadcast_i32x4(key));
+  // Bit 0: the first key, bit 4: the second one, which is half the size of an entry.
+  const std::uint32_t both = TOKTIER_FAULT(word_hash) ? same : same & same >> 1;
+  static_assert(sizeof(WordEntry) == 2 * 0x10);
+  byte_of_value = offsetof(WordEntry, value) + 2 * std::size_t{both & 0x10};
+  return (both & 0x11) != 0;
+#else
+  WordKey wanted;
+  store(wanted, key);
+  const auto differ = [](const WordKey& a, const WordKey& b) {
+    return (a.low ^ b.low) | (TOKTIER_FAULT(word_hash) ? 0 : a.high ^ b.high);
+  };
+  const bool in_first = differ(line->entry[0].key, wanted) == 0, in_second = differ(line->entry[1].key, wanted) == 0;
+  byte_of_value = offsetof(WordEntry, value) + sizeof(WordEntry) * in_second;
+  return in_first | in_second;
+#endif
+}
+TOKTIER_INLINE const void* value_at(const WordLine* line, std::size_t byte) {
+  return reinterpret_cast<const std::uint8_t*>(line) + byte;
+}
 
 // Keys and lines of spans [first, first + count) of the window, whose lines are then on their way. What the window holds is
 // copied out first: to the compiler any store might change it.
@@ -83,20 +126,12 @@ TOKTIER_INLINE void prepare(WordWindow& w, std::uint32_t first, std::uint32_t co
   alignas(64) std::uint32_t row[block];
   std::uint32_t longest = 0;
   for (std::uint32_t k = 0; k < count; ++k) {
-    const std::uint32_t length = bound[k + 1] - bound[k], limited = length <= longest_word ? length : longest_word + 1;
-    row[k] = Kinds ? limited + kind[k] : limited;
+    row[k] = row_of(bound[k + 1] - bound[k]) + (Kinds ? kind[k] : 0);
     longest |= (row[k] & 0x50) == longest_word + 1;  // dropped ones have no key, and need none
   }
   for (std::uint32_t k = 0; k < count; ++k) {
     const std::uint32_t begin = bound[k];
-    Key key = AtEnd && begin + 16 > size ? load_at_end(text + begin, row[k], bound[k + 1] - begin)
-                                         : load_within(text + begin, row[k]);
-    if (TOKTIER_FAULT(word_key) && bound[k + 1] - begin == longest_word) {
-      WordKey faulty;
-      store(faulty, key);
-      faulty.high &= ~(std::uint64_t{0xFF} << 48);
-      key = load(faulty);
-    }
+    const Key key = key_of(text + begin, row[k], bound[k + 1] - begin, AtEnd && begin + 16 > size);
     const std::uint32_t at = hash(key) & mask;
     store(keys[k], key);
     line[k] = at;
@@ -120,24 +155,9 @@ TOKTIER_INLINE void compare(WordWindow& w, std::uint32_t first, std::uint32_t co
   std::uint32_t* __restrict to = w.missed + w.missed_count;
   for (std::uint32_t k = 0; k < count; ++k) {
     const WordLine* const l = lines + line[k];
-#ifdef __AVX512F__
-    const std::uint32_t same = _mm512_cmpeq_epi64_mask(
-        _mm512_load_si512(l), _mm512_broadcast_i32x4(_mm_load_si128(reinterpret_cast<const __m128i*>(&keys[k]))));
-    // Bit 0: the first key, bit 4: the second one, which is half the size of an entry.
-    const std::uint32_t both = TOKTIER_FAULT(word_hash) ? same : same & same >> 1;
-    const std::size_t second = both & 0x10;
-    const bool none = (both & 0x11) == 0;
-    static_assert(sizeof(WordEntry) == 2 * 0x10);
-    std::memcpy(&value[k], reinterpret_cast<const std::uint8_t*>(&l->entry[0].value) + 2 * second, sizeof(WordValue));
-#else
-    const WordKey key = keys[k];
-    const auto differ = [](const WordKey& a, const WordKey& b) {
-      return (a.low ^ b.low) | (TOKTIER_FAULT(word_hash) ? 0 : a.high ^ b.high);
-    };
-    const bool in_first = differ(l->entry[0].key, key) == 0, second = differ(l->entry[1].key, key) == 0;
-    const bool none = !in_first & !second;
-    std::memcpy(&value[k], &l->entry[second].value, sizeof(WordValue));
-#endif
+    std::size_t byte;
+    const bool none = !is_in(l, load(keys[k]), byte);
+    copy_value(&value[k], static_cast<const WordValue*>(value_at(l, byte)));
     *to = first + k;
     to += none;
   }
@@ -167,21 +187,47 @@ void look_up(WordWindow& w) {
     look_up_all<true>(w);
 }
 
+template <bool AtEnd>
+TOKTIER_INLINE std::uint32_t* emit_run(const WordWindow& w, std::uint32_t from, std::uint32_t to, std::uint32_t* __restrict out) {
+  const std::uint8_t* const text = w.text;
+  const std::uint32_t* const __restrict bound = w.bound;
+  const WordLine* const lines = w.lines;
+  const std::uint32_t mask = w.mask;
+  std::uint32_t begin = bound[from];
+  for (std::uint32_t k = from; k < to; ++k) {
+    const std::uint32_t end = bound[k + 1], length = end - begin;
+    if (length > longest_word) return nullptr;
+    const Key key = key_of(text + begin, length, length, AtEnd);
+    const WordLine* const line = lines + (hash(key) & mask);
+    std::size_t byte;
+    if (!is_in(line, key, byte)) return nullptr;
+    const auto* const value = static_cast<const WordValue*>(value_at(line, byte));
+    const std::uint32_t count = value->count;
+    if (count > inline_ids) return nullptr;
+    copy_value(out, value);
+    out += count;
+    begin = end;
+  }
+  return out;
+}
+
+bool emit_known(const WordWindow& w, std::uint32_t*& out) {
+  std::uint32_t whole = w.count;  // pieces of which 16 bytes can be read
+  while (whole > 0 && w.bound[whole - 1] + 16 > w.size) --whole;
+  std::uint32_t* to = emit_run<false>(w, 0, whole, out);
+  if (to != nullptr) to = emit_run<true>(w, whole, w.count, to);
+  if (to == nullptr) return false;
+  out = to;
+  return true;
+}
+
 void list_keys(const WordWindow& w, const std::uint32_t* __restrict spans, std::uint32_t count, WordKey* __restrict keys,
                std::uint32_t* __restrict lines) {
   const std::uint32_t mask = w.mask;
   for (std::uint32_t i = 0; i < count; ++i) {
     const std::uint32_t span = spans[i], begin = w.bound[span], length = w.bound[span + 1] - begin;
     // A long one is one that is dropped: it has no key.
-    const std::uint32_t limited = length <= longest_word ? length : longest_word + 1;
-    const std::uint32_t row = w.kind == nullptr ? limited : limited + w.kind[span];
-    Key key = begin + 16 > w.size ? load_at_end(w.text + begin, row, length) : load_within(w.text + begin, row);
-    if (TOKTIER_FAULT(word_key) && length == longest_word) {
-      WordKey faulty;
-      store(faulty, key);
-      faulty.high &= ~(std::uint64_t{0xFF} << 48);
-      key = load(faulty);
-    }
+    const Key key = key_of(w.text + begin, row_of(length) + (w.kind == nullptr ? 0 : w.kind[span]), length, begin + 16 > w.size);
     lines[i] = hash(key) & mask;
     __builtin_prefetch(w.lines + (lines[i] ^ 1));
     store(keys[i], key);
@@ -266,6 +312,7 @@ const WordLanes TOKTIER_LANE_TABLE(word_lanes) = {
     TOKTIER_LANE_NAMESPACE::line_of,
     TOKTIER_LANE_NAMESPACE::list_keys,
     TOKTIER_LANE_NAMESPACE::look_up,
+    TOKTIER_LANE_NAMESPACE::emit_known,
     TOKTIER_LANE_NAMESPACE::emit,
     TOKTIER_LANE_NAMESPACE::find_entries,
 };

@@ -16,6 +16,10 @@ struct WordLanes {
                     std::uint32_t* lines);
   // Looks all spans up. Values of spans that are missed, or longer, are undefined.
   void (*look_up)(WordWindow& window);
+  // For a window of few pieces: looks up and hands out in one go, and says false, with `out` where it was, where a piece is not
+  // among `lines`, is longer, or has more than inline_ids. `out` as in emit. Slower than the two for many: a line that is not in
+  // the nearest cache is waited for.
+  bool (*emit_known)(const WordWindow& window, std::uint32_t*& out);
   // Appends the ids of spans [from, count) at `out` up to the first span with more than inline_ids: returns its index, or
   // `count`. `out` moves behind the ids; four ids more may be written than belong there.
   std::uint32_t (*emit)(const WordValue* values, std::uint32_t from, std::uint32_t count, std::uint32_t*& out);
