@@ -11,12 +11,12 @@
 //   whole and fragment     a bit of (a, lead byte of b);
 //   fragment and whole     a bit of (last byte of a, b);
 //   fragment and fragment  a bit of (last byte of a, lead byte of b).
-// The first kind has a set of its own; the others, a few hundred rules at most, share a small one that stays in the nearest cache.
+// The first kind has a set of its own; the others, a few hundred rules at most, share a small one that stays in the nearest
+// cache.
 // Rules of any other shape meet inside a character or in no valid UTF-8. When no rule reaches across, merges on either side never
-// see the other side: rank decides first and place second, and both are the same within a part. What remains are entries that are
-// taken whole (ignore_merges): they are for whole pieces, never for parts, unless merges make them; the characters of those that no
-// merges make join as well, so that a piece that reads one is in one part. Bits are set that need not be,
-// where hashes meet and where a fragment stands for every character that has that byte at its end.
+// see the other side: rank decides first and place second, and both are the same within a part. What remains are entries that
+// are taken whole (ignore_merges): they are for whole pieces, never for parts, unless merges make them; the characters of those
+// that no merges make join as well, so that a piece that reads one is in one part. Bits are set that need not be, where hashes meet and where a fragment stands for every character that has that byte at its end.
 //
 // Models of code points: L and R are whole characters, and only the first kind is there. A character without a symbol of its own
 // either becomes byte-fallback symbols, which no live rule touches (else there is no filter), or is unknown or dropped, so that

@@ -1,4 +1,5 @@
-// `_native.build_facts`: what this module was built from, and how. Identities come from tools/compute_identity.py, flags from CMake.
+// `_native.build_facts`: what this module was built from, and how. Identities come from tools/compute_identity.py, flags from
+// CMake.
 #include "bind/bind.h"
 #include "build_identity.h"
 #include "engine/lanes/level.h"

@@ -1,5 +1,5 @@
-// The order of merge rules. Two rules overlap when one's right side is the other's left side: w·x and x·y over w·x·y, where the
-// lower rank wins. For each rule and each side the closest overlapping rule of lower rank is found whose exchange changes what
+// The order of merge rules. Two rules overlap when one's right side is the other's left side: w·x and x·y over w·x·y, where
+// the lower rank wins. For each rule and each side the closest overlapping rule of lower rank is found whose exchange changes what
 // w·x·y becomes; a text that shows the change in the whole pipeline tells the two apart. Exchanging the ranks of any two
 // overlapping rules turns around at least one pair of neighbours in such an order, so that few texts stand for all pairs; how
 // well is measured on a random sample of mutants.

@@ -34,7 +34,9 @@ Sections read_sections(const std::uint8_t* data, std::size_t size) {
   require(reinterpret_cast<std::uintptr_t>(data) % 8 == 0, "header", "the memory is not aligned to 8 bytes");
   require(size >= TT_HEADER_SIZE && std::memcmp(data, "TTPROGRM", 8) == 0, "header", "this is no program file");
   const auto version = load<std::uint32_t>(data + 8), count = load<std::uint32_t>(data + 12);
-  if (version != TT_FORMAT_VERSION) refuse("header", "format version " + std::to_string(version) + ", expected " + std::to_string(TT_FORMAT_VERSION));
+  if (version != TT_FORMAT_VERSION)
+    refuse("header",
+           "format version " + std::to_string(version) + ", expected " + std::to_string(TT_FORMAT_VERSION));
   require(load<std::uint64_t>(data + 16) == size, "header", "the file does not have the size it states");
   require(load<std::uint64_t>(data + 120) == 0, "header", "a reserved field is not zero");
   require(count <= TT_MAX_SECTIONS, "header", "more than 128 sections");

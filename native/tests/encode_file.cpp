@@ -1,6 +1,6 @@
 // encode_file PROGRAM TEXT [REPEAT] [LINES] [LEVEL]: encodes a UTF-8 file and prints its speed, the number of ids and a
-// checksum, to profile the engine without Python. With LINES the file is encoded line by line. No test: the checksum is for whoever compares
-// two builds by hand.
+// checksum, to profile the engine without Python. With LINES the file is encoded line by line. No test: the checksum is for
+// whoever compares two builds by hand.
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>

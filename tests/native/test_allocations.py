@@ -1,4 +1,4 @@
-"""A warm call allocates nothing but its result: the C library's allocator, counted from outside, in a process of its own.
+"""A warm call allocates nothing but its result: the C library's allocator is counted, in a process of its own.
 
 The counter is a library that is loaded before the C library's own functions; CPython's small objects come from its own
 arenas, so a short call needs none of what is counted here, and a longer one needs the block of its ids alone.
@@ -23,7 +23,9 @@ static unsigned long counted;
 unsigned long toktier_test_allocations(void) { return counted; }
 #define REAL(name, type) static type real; if (!real) real = (type)dlsym(RTLD_NEXT, name)
 void *malloc(size_t n) { typedef void *(*F)(size_t); REAL("malloc", F); ++counted; return real(n); }
-void *realloc(void *p, size_t n) { typedef void *(*F)(void *, size_t); REAL("realloc", F); ++counted; return real(p, n); }
+void *realloc(void *p, size_t n) {
+  typedef void *(*F)(void *, size_t); REAL("realloc", F); ++counted; return real(p, n);
+}
 void *mmap(void *a, size_t n, int p, int f, int d, long o) {
   typedef void *(*F)(void *, size_t, int, int, int, long); REAL("mmap", F); ++counted; return real(a, n, p, f, d, o);
 }

@@ -17,7 +17,8 @@
 // Of a table `name`: its symbol in this level, `name_v3` and the like.
 #define TOKTIER_LANE_TABLE(name) TOKTIER_LANE_JOIN(TOKTIER_LANE_JOIN(name, _), TOKTIER_LANE)
 
-// Declares `extern const Table name_<level>` for every level and `const Table& name(Level)`; used in a header, in namespace toktier.
+// Declares `extern const Table name_<level>` for every level and `const Table& name(Level)`; used in a header, in namespace
+// toktier.
 #define TOKTIER_LANE_DECLARE(Table, name)                                \
   TOKTIER_LANE_EXTERNS_(Table, name)                              \
   [[maybe_unused]] static inline const Table& name(Level level) {                                \
