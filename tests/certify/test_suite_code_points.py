@@ -32,7 +32,17 @@ def test_the_first_code_points_agree(path: Path) -> None:
 
 @pytest.mark.ci
 @pytest.mark.parametrize("path", TOKENIZERS, ids=lambda path: path.stem)
+def test_each_block_agrees_under_one_tokenizer(path: Path) -> None:
+    """The blocks of code points are dealt out among the tokenizers: all of them in turn, each under one."""
+    subject = Subject(path)
+    blocks = range(TOKENIZERS.index(path), SUITE.plan(subject, Level.QUICK, 0).blocks, len(TOKENIZERS))
+    assert_agrees(run_suite(SUITE, subject, blocks=blocks))
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("path", TOKENIZERS, ids=lambda path: path.stem)
 def test_all_code_points_agree(path: Path) -> None:
+    """As certification does it for every tokenizer that has evidence."""
     assert_agrees(run_suite(SUITE, Subject(path)))
 
 
