@@ -28,6 +28,7 @@ from toktier.certify.tally import Tally
 SEED = 1
 MINI = ROOT / "tables" / "artifacts" / "toktier_mini" / "tokenizer.json"
 FAULTS_FILE = ROOT / "native" / "faults" / "faults.def"
+DOCUMENT = ROOT / "docs" / "certification-faults.md"
 CHEAP = (
     "cases", "automaton", "classes", "added", "scanner", "normalization", "decoding", "vocabulary", "fuzz",
     "code-points",
@@ -175,6 +176,21 @@ def ordered() -> list[Suite]:
     """All suites, those that cost little first."""
     places = {name: place for place, name in enumerate(CHEAP)}
     return sorted(SUITES, key=lambda suite: places.get(suite.name, len(CHEAP)))
+
+
+def recorded() -> dict[str, tuple[str, dict[str, str]]]:
+    """By fault, what the document says: its meaning, and by kind the names of the suites that find it."""
+    rows = [line.strip("|").split("|") for line in DOCUMENT.read_text().splitlines() if line.startswith("| `")]
+    return {
+        cells[0].strip().strip("`"): (cells[1].strip(), dict(part.strip().split(": ") for part in cells[2].split("; ")))
+        for cells in rows
+    }
+
+
+def finder(name: str, kind: str) -> Suite:
+    """The suite that finds a fault first, as the document has it."""
+    wanted = recorded()[name][1][kind].split(", ")[0]
+    return next(suite for suite in SUITES if suite.name == wanted)
 
 
 def listed() -> list[tuple[str, str, str]]:
