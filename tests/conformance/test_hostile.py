@@ -9,7 +9,7 @@ import tokenizers
 
 from tests.conformance.adapter import native_tokenizer
 from tests.conformance.corpus import SHOWN, compare
-from tests.conformance.hostile import added_contents, compare_hostile, plain_reference
+from tests.conformance.hostile import added_contents, compare_hostile
 from tests.conformance.test_cases import REFUSED
 from tests.support.material import SHARED, Artifacts, load_json, small_tokenizers
 from toktier.certify.hostile_texts import hostile_texts
@@ -22,7 +22,7 @@ DERIVED = [] if SHARED is None else sorted(s["name"] for s in load_json(SHARED /
 
 def check(path: Path, count: int, home: Path | None = None) -> None:
     tokenizer, reference = native_tokenizer(path, home), tokenizers.Tokenizer.from_file(str(path))
-    report = compare_hostile(tokenizer, reference, plain_reference(str(path)), count, path.stem)
+    report = compare_hostile(tokenizer, reference, count, path.stem)
     assert not report.mismatches, "\n".join([f"{len(report.mismatches)} mismatches", *report.mismatches[:SHOWN]])
     assert report.documents == count
     assert report.ids > count
@@ -63,7 +63,7 @@ def test_the_comparison_notices_another_tokenizer(isolated_home: Path) -> None:
     other = tokenizers.Tokenizer.from_file(str(path))
     other.add_special_tokens(["the"])
     tokenizer = native_tokenizer(path, isolated_home)
-    report = compare_hostile(tokenizer, other, plain_reference(str(path)), 100, "seed")
+    report = compare_hostile(tokenizer, other, 100, "seed")
     assert any(mismatch.startswith("ids") for mismatch in report.mismatches)
     corpus = compare(tokenizer, other, [("text", "over the hills")], threads=2)
     assert any(mismatch.startswith("ids") for mismatch in corpus.mismatches)
