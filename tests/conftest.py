@@ -16,8 +16,10 @@ ROOT = Path(__file__).resolve().parent.parent
 if str(ROOT) not in sys.path:
     sys.path.append(str(ROOT))  # tests.support is imported by name; last: an installed build takes precedence
 
-from tests.support import workers  # noqa: E402
+from tests.support import compiled_once, workers  # noqa: E402
 from tests.support.material import SHARED, Artifacts  # noqa: E402
+
+compiled_once.install()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
