@@ -14,6 +14,7 @@ import pytest
 from tokenizers import Tokenizer
 
 from tests.support import tokenizer_maker as maker
+from tests.support.tiers import blocks_of_seeds
 from toktier import _native
 from toktier.errors import ProgramUnsupported, UnsupportedConfig
 from toktier.program.compile import compile_tokenizer
@@ -74,8 +75,7 @@ def test_law_random_tokenizers() -> None:
     assert decoded > 200
 
 
-@pytest.mark.ci
-@pytest.mark.parametrize("block", range(6))
+@pytest.mark.parametrize("block", blocks_of_seeds(6, in_ci=2))
 def test_law_many_random_tokenizers(block: int) -> None:
     tokenizers, rows, decoded = check(range(10_000 + 100 * block, 10_100 + 100 * block), 40)
     assert tokenizers > 80

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from tests.support.engine_pair import BYTE_LEVEL, Pair, byte_alphabet
+from tests.support.tiers import blocks_of_seeds
 from tests.support.tokenizer_maker import changed, minimal, small
 from toktier.errors import ProgramUnsupported
 
@@ -81,9 +82,9 @@ def test_law_small_vocabularies_equal_the_reference() -> None:
     assert check_models(range(60)) > 40
 
 
-@pytest.mark.ci
-def test_law_small_vocabularies_equal_the_reference_at_length() -> None:
-    assert check_models(range(60, 1500)) > 900
+@pytest.mark.parametrize("block", blocks_of_seeds(3, in_ci=1))
+def test_law_small_vocabularies_equal_the_reference_at_length(block: int) -> None:
+    assert check_models(range(60 + 480 * block, 540 + 480 * block)) > 300
 
 
 @pytest.mark.parametrize(
