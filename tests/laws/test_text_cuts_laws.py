@@ -13,6 +13,7 @@ import pytest
 from tests.support import tokenizer_maker as maker
 from tests.support.material import SHARED, Artifacts, corpora, lines, load_json, small_tokenizers
 from tests.support.text_cut_cases import CutCase, Tally, hostile_text, random_case
+from tests.support.tiers import blocks_of_seeds
 from toktier.errors import ProgramUnsupported, UnsupportedConfig
 
 
@@ -49,8 +50,7 @@ def test_law_sides_of_a_cut_of_random_tokenizers() -> None:
     assert tally.failed < tally.texts / 10
 
 
-@pytest.mark.ci
-@pytest.mark.parametrize("block", range(6))
+@pytest.mark.parametrize("block", blocks_of_seeds(6, in_ci=2))
 def test_law_sides_of_a_cut_of_many_random_tokenizers(block: int) -> None:
     tally = check_random(range(20_000 + 100 * block, 20_100 + 100 * block), 60)
     assert tally.cuts > 20_000
@@ -87,7 +87,7 @@ def test_law_sides_of_a_cut_of_real_tokenizers(tmp_path_factory: pytest.TempPath
     documents = [next(iter(lines(SHARED, corpus))) for corpus in corpora(SHARED)]
     for name in artifacts.names:
         case, tally = CutCase(load_json(artifacts.path(name))), Tally()
-        check_case(case, 150, rng, tally, oracle_every=50)
+        check_case(case, 80, rng, tally, oracle_every=40)
         for document in documents:
             for _ in range(4):
                 begin = rng.randrange(max(1, len(document) - 300))
