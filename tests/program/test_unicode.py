@@ -13,6 +13,7 @@ import re
 import shutil
 import unicodedata
 from collections.abc import Callable, Iterator
+from functools import cache
 from itertools import pairwise, product
 from pathlib import Path
 
@@ -158,26 +159,28 @@ def test_posix_brackets_at_every_edge() -> None:
         assert split_matches(f"[[:^{name}:]]", text) == set(text) - in_set(r, text), name
 
 
+@cache
+def blocks_of_all_code_points() -> tuple[str, ...]:
+    everything = "".join(chr(c) for c in range(0x110000) if is_scalar(c))
+    return tuple(everything[i : i + 8192] for i in range(0, len(everything), 8192))
+
+
 @pytest.mark.parametrize("name", ["L", "N"])
 def test_common_sets_over_all_code_points(name: str) -> None:
-    everything = "".join(chr(c) for c in range(0x110000) if is_scalar(c))
-    blocks = [everything[i : i + 8192] for i in range(0, len(everything), 8192)]
-    found = {c for block in blocks for c in split_matches(rf"\p{{{name}}}+", block)}
+    found = {c for block in blocks_of_all_code_points() for c in split_matches(rf"\p{{{name}}}+", block)}
     assert sorted(map(ord, found)) == code_points(unicode.property_ranges(name))
 
 
 @pytest.mark.ci
 @pytest.mark.parametrize("atom", [*(rf"\p{{{name}}}" for name in GENERAL_CATEGORIES), r"\s", r"\d", r"\w", r"\h"])
 def test_sets_of_patterns_over_all_code_points(atom: str) -> None:
-    everything = "".join(chr(c) for c in range(0x110000) if is_scalar(c))
-    blocks = [everything[i : i + 8192] for i in range(0, len(everything), 8192)]
     for bracketed, pattern in ((False, f"(?:{atom})+"), (True, f"[{atom}]+")):
         r = (
             unicode.property_ranges(atom[3:-1], bracketed=bracketed)
             if atom.startswith(r"\p")
             else unicode.shorthand_ranges(atom[1], bracketed=bracketed)
         )
-        found = {c for block in blocks for c in split_matches(pattern, block)}
+        found = {c for block in blocks_of_all_code_points() for c in split_matches(pattern, block)}
         assert sorted(map(ord, found)) == code_points(r)
 
 
