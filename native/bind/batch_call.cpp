@@ -76,12 +76,12 @@ bool BatchCall::part_text(std::size_t item, std::size_t shares) {
   }
   std::size_t from = 0;
   for (const std::size_t cut : share_cuts(owner_.program(), utf8, shares)) {
-    groups_.push_back({item, item, utf8.substr(from, cut - from), {}});
+    groups_.push_back({item, item, utf8.substr(from, cut - from), {}, from > 0});
     if (TOKTIER_FAULT(share_order) && groups_.size() > 1 && groups_[groups_.size() - 2].begin == item)
       std::swap(groups_.back().part, groups_[groups_.size() - 2].part);
     from = cut;
   }
-  groups_.push_back({item, item, utf8.substr(from), {}});
+  groups_.push_back({item, item, utf8.substr(from), {}, from > 0});
   return true;
 }
 
@@ -159,6 +159,7 @@ void BatchCall::work_on(Group& group, Context& context, TextBuffer& buffer, std:
   if (item == group.end) {
     EncodeOptions bare = options_;
     bare.post_process = false;
+    bare.continued = group.continued;
     if (item <= fault_item_.load(std::memory_order_relaxed)) group.count = encode(group.part, bare);
     return;
   }

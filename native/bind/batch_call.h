@@ -51,6 +51,7 @@ class BatchCall {
     std::size_t begin, end;
     std::string_view part;  // of text `begin`, as UTF-8
     Scratch<std::uint32_t> ids;
+    bool continued = false;  // a part behind the first one
     std::size_t count = 0;  // of ids of the part
   };
   void share_out(unsigned workers);

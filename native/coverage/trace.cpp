@@ -77,7 +77,8 @@ void Tracer::trace(std::string_view text, RankSwap swap, Trace& out) {
     }
   };
   scan(0, whole, [&](const Segment& raw) {
-    const Segment segment = program_.normalizer.empty() ? raw : normalizer_.run(program_, scan_lanes(best_level()), raw);
+    const Segment segment =
+        program_.normalizer.empty() ? raw : normalizer_.run(program_, scan_lanes(best_level()), raw, false);
     scan(1, segment, [&](const Segment& part) { normalized(part, swap, out); });
   });
 }

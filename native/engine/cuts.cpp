@@ -30,7 +30,7 @@ std::vector<std::size_t> share_cuts(const Program& program, std::string_view tex
     std::size_t p = std::max(wanted, cuts.empty() ? 1 : cuts.back() + 1);
     const std::size_t end = std::min(wanted + most_looks, text.size());
     while (p < end && (TOKTIER_FAULT(share_cut) ? tt_is_continuation(static_cast<std::uint8_t>(text[p]))
-                                                : cut_kind(program, text, p) == TT_CUT_NONE))
+                                                : cut_kind(program, text, p, true) == TT_CUT_NONE))
       ++p;
     if (p < end) cuts.push_back(p);
   }

@@ -17,7 +17,8 @@ struct Program;
 std::uint32_t cut_kind(const Program& program, std::string_view text, std::size_t position, bool continued = false);
 // The first cut at `from` or behind it; text.size() where there is none.
 std::size_t next_cut(const Program& program, std::string_view text, std::size_t from, bool continued = false);
-// Cuts that part the text into `shares` of about one size; fewer where a stretch of text has none.
+// Cuts that part the text into `shares` of about one size, the parts behind the first one being continued; fewer where a stretch
+// of text has none.
 std::vector<std::size_t> share_cuts(const Program& program, std::string_view text, std::size_t shares);
 // All of them, ascending, and the kind of each as a byte. Throws TextError for 4 GiB or more.
 void list_cuts(const Program& program, std::string_view text, bool continued, std::vector<std::uint32_t>& positions,

@@ -68,8 +68,9 @@ struct Context::State {
               cache_lines == 0 ? WordCache::most_lines : cache_lines) {}
 
   void core(std::string_view text, const EncodeOptions& options);
-  void raw_segment(const Segment& segment, const EncodeOptions& options);
-  void normalized_segment(const Segment& segment);
+  // `continued`: the segment began in an earlier part of the text.
+  void raw_segment(const Segment& segment, const EncodeOptions& options, bool continued);
+  void normalized_segment(const Segment& segment, bool continued);
   void added_token(const Segment& segment, const AddedMatch& match);
   void trim(std::size_t begin, std::size_t end);
   void surface(std::size_t begin, std::size_t end, std::size_t first, std::vector<Surface>& out);
@@ -127,28 +128,28 @@ void Context::State::core(std::string_view text, const EncodeOptions& options) {
   for (std::uint32_t end = 0;; end = scan.kept_end()) {
     const bool found = scan.next(match);
     const std::uint32_t begin = found ? match.begin : size;
-    if (end < begin) raw_segment(whole.part(end, begin), options);
+    if (end < begin) raw_segment(whole.part(end, begin), options, options.continued && end == 0);
     if (!found) break;
     added_token(whole, match);
   }
 }
 
-void Context::State::raw_segment(const Segment& raw, const EncodeOptions& options) {
-  const Segment& segment = program.normalizer.empty() ? raw : normalizer.run(program, lanes, raw);
+void Context::State::raw_segment(const Segment& raw, const EncodeOptions& options, bool continued) {
+  const Segment& segment = program.normalizer.empty() ? raw : normalizer.run(program, lanes, raw, continued);
   AddedTokenScan scan(program, lanes, 1, segment.text, segment.size, options.plain);
   AddedMatch match;
   for (std::uint32_t end = 0;; end = scan.kept_end()) {
     const bool found = !TOKTIER_FAULT(added_second_pass) && scan.next(match);
     const std::uint32_t begin = found ? match.begin : segment.size;
-    if (end < begin) normalized_segment(segment.part(end, begin));
+    if (end < begin) normalized_segment(segment.part(end, begin), continued && end == 0);
     if (!found) break;
     added_token(segment, match);
   }
 }
 
-void Context::State::normalized_segment(const Segment& given) {
+void Context::State::normalized_segment(const Segment& given, bool continued) {
   Segment with_prefix;
-  const bool add_prefix = program.flag(TT_FLAG_ADD_PREFIX_SPACE) && given.text[0] != ' ';
+  const bool add_prefix = program.flag(TT_FLAG_ADD_PREFIX_SPACE) && given.text[0] != ' ' && !continued;
   if (add_prefix) {
     const Segment& segment = given;
     prefixed.text.clear();

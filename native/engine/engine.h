@@ -46,6 +46,7 @@ struct EncodeOptions {
   bool offsets = false;     // fill Result::offsets
   bool surfaces = false;    // fill Result::surfaces
   bool post_process = true; // truncation, special tokens, trimmed offsets, padding; false: the core stream only
+  bool continued = false;   // a later part of a text (cuts.h): its first segment gets neither prefix space nor Prepend
 };
 
 // The text that an added token matched: white space that it stripped included, normalized where it matches normalized text.

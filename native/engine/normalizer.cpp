@@ -155,7 +155,7 @@ Segment Rewriter::finish() {
   return out_.view(in_.origin != nullptr);
 }
 
-const Segment& NormalizerRun::run(const Program& program, const ScanLanes& lanes, const Segment& given) {
+const Segment& NormalizerRun::run(const Program& program, const ScanLanes& lanes, const Segment& given, bool continued) {
   const Segment* segment = &given;
   int buffer = 0;
   for (const NormalizerOp& op : program.normalizer) {
@@ -172,6 +172,7 @@ const Segment& NormalizerRun::run(const Program& program, const ScanLanes& lanes
         replace_literal(op, lanes, *segment, out);
         break;
       case TT_NORMALIZER_PREPEND:
+        if (continued) break;
         out.replace(0, 0, bytes_of(op.a), static_cast<std::uint32_t>(op.a.size()),
                     segment->origin == nullptr ? 0 : segment->origin[0]);
         break;

@@ -46,7 +46,8 @@ class NormalizerRun {
  public:
   // The result is the segment itself or in this object, until the next call. By reference: a segment that is copied right after
   // it was made waits for its parts to be written.
-  const Segment& run(const Program& program, const ScanLanes& lanes, const Segment& segment);
+  // `continued`: nothing is put in front of it.
+  const Segment& run(const Program& program, const ScanLanes& lanes, const Segment& segment, bool continued);
   std::size_t bytes() const;
   void release();
 
