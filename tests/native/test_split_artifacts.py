@@ -6,10 +6,9 @@ The oracle here is the engine's own automaton, which other tests hold to the ref
 
 from __future__ import annotations
 
-import functools
 import random
-from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -19,7 +18,12 @@ from toktier.program.compile import compile_tokenizer
 
 LEVELS: list[str] = _native.build_facts()["dispatch_levels"]
 NAMES = Artifacts(SHARED, SHARED).names if SHARED else []
-Programs = Callable[[str], list[_native.Program]]
+
+
+class Levels(NamedTuple):
+    name: str
+    programs: list[_native.Program]
+
 
 # What the pre-tokenizers tell apart, and characters of two to four bytes whose neighbours are of another class.
 HOSTILE = [*" \t\n\r\v\f  aAzZsStTrReElLdDmMvV0123459'.,/!-_\"()", *"’\u00a0\u0085\u2028\u3000\u200b\u200d\ufeff"]
@@ -29,20 +33,16 @@ HOSTILE += [
 ]
 
 
-@pytest.fixture(scope="module")
-def programs(artifacts: Artifacts) -> Iterator[Programs]:
-    @functools.lru_cache(maxsize=1)
-    def of(name: str) -> list[_native.Program]:
-        image = compile_tokenizer(artifacts.path(name).read_bytes())
-        return [_native.Program(image, level=level) for level in LEVELS]
-
-    yield of
-    of.cache_clear()
+@pytest.fixture(scope="module", params=NAMES)
+def levels(request: pytest.FixtureRequest, artifacts: Artifacts) -> Levels:
+    """An artifact at every level. Compiled once: pytest runs all tests of one before those of the next."""
+    image = compile_tokenizer(artifacts.path(request.param).read_bytes())
+    return Levels(request.param, [_native.Program(image, level=level) for level in LEVELS])
 
 
-def check(levels: list[_native.Program], text: str | bytes) -> None:
-    expected = levels[0].split(text)
-    for program in levels:
+def check(levels: Levels, text: str | bytes) -> None:
+    expected = levels.programs[0].split(text)
+    for program in levels.programs:
         assert program.split(text, windows=True) == expected, (program.level, ascii(text))
 
 
@@ -57,41 +57,33 @@ def hostile(rng: random.Random) -> str:
     return "".join(rng.choice(few) * rng.randint(1, longest) for _ in range(rng.randrange(1, 12)))
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_hostile_texts(name: str, programs: Programs) -> None:
-    levels = programs(name)
-    rng = random.Random(name)
+def test_hostile_texts(levels: Levels) -> None:
+    rng = random.Random(levels.name)
     for _ in range(4000):
         text = hostile(rng)
         check(levels, text)
     for _ in range(200):
         text = hostile(rng)
-        assert levels[0].split(text) == levels[0].split(text, two_pass=True)
+        assert levels.programs[0].split(text) == levels.programs[0].split(text, two_pass=True)
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_edges_of_blocks_and_windows(name: str, programs: Programs) -> None:
-    levels = programs(name)
-    rng = random.Random(name)
+def test_edges_of_blocks_and_windows(levels: Levels) -> None:
+    rng = random.Random(levels.name)
     for fill in HOSTILE:
         for size in (*range(64), rng.randrange(4000, 4200), rng.randrange(8100, 8300)):
             check(levels, fill * (size // len(fill.encode())) + hostile(rng)[:20])
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_nothing_is_read_behind_the_text(name: str, programs: Programs) -> None:
+def test_nothing_is_read_behind_the_text(levels: Levels) -> None:
     """A part of a buffer is split as if nothing followed."""
-    levels = programs(name)
-    rng = random.Random(name)
+    rng = random.Random(levels.name)
     for _ in range(300):
         text = hostile(rng).encode()
         buffer = memoryview(text + rng.choice(HOSTILE).encode())
-        assert levels[-1].split(buffer[: len(text)], windows=True) == levels[0].split(text)
+        assert levels.programs[-1].split(buffer[: len(text)], windows=True) == levels.programs[0].split(text)
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_documents(name: str, programs: Programs, shared: Path) -> None:
-    levels = programs(name)
+def test_documents(levels: Levels, shared: Path) -> None:
     for corpus in corpora(shared):
         for _, document in zip(range(6), lines(shared, corpus), strict=False):
             check(levels, document)
