@@ -213,9 +213,9 @@ def test_killed_imports_leave_old_or_new(world: World, tmp_path: Path) -> None:
     killed_imports(world, tmp_path, 8)
 
 
-@pytest.mark.ci
-def test_two_hundred_killed_imports_leave_old_or_new(world: World, tmp_path: Path) -> None:
-    killed_imports(world, tmp_path, 200)
+@pytest.mark.parametrize("times", [pytest.param(50, marks=pytest.mark.ci), pytest.param(200, marks=pytest.mark.full)])
+def test_many_killed_imports_leave_old_or_new(world: World, tmp_path: Path, times: int) -> None:
+    killed_imports(world, tmp_path, times)
 
 
 def test_what_killed_imports_left_goes_after_a_day(world: World, tmp_path: Path) -> None:
