@@ -237,7 +237,13 @@ def _open(
             named=called,
         )
     seen = probe()
-    known = admission(facts.artifact_sha256, facts.fingerprint, seen.reference_version, settings.state_dir)
+    known = admission(
+        facts.artifact_sha256,
+        facts.fingerprint,
+        seen.reference_version,
+        settings.state_dir,
+        programs_dir=settings.programs_dir,
+    )
     decided = plan(seen, request, facts, known)
     if decided.refusal is not None:
         raise decided.refusal

@@ -16,6 +16,7 @@ from toktier.errors import RegistryInvalid
 from toktier.evidence import local, registry_entry
 from toktier.evidence.registry import Registry, shipped_registry
 from toktier.program import engine_identity
+from toktier.program.store import installed_engine
 from toktier.routing.vocabulary import BackendId, Reason, Status
 
 _JUDGED = (BackendId.FAST_CPU,)  # backends that evidence of this version can be about
@@ -81,10 +82,13 @@ def admission(
     reference_version: str | None,
     state_dir: Path | None,
     registry: Registry | None = None,
+    *,
+    programs_dir: Path | None = None,
 ) -> Admission:
     """What is known of the tokenizer with these digests. `fingerprint` None: it did not compile. `registry` None: the
     shipped one. Never raises: a damaged registry is a finding, and nothing is certified then; an entry of it that does
-    not hold is one of that tokenizer alone. Evidence of this host mends neither."""
+    not hold is one of that tokenizer alone. Evidence of this host mends neither. `programs_dir`: holds the note that
+    spares a load the hashing of the engine (`toktier.program.installation`)."""
     if registry is None:
         try:
             registry = shipped_registry()
@@ -96,10 +100,10 @@ def admission(
         return Admission(root)
     findings = {}
     for backend in _JUDGED:
-        shipped = _shipped(registry, backend, sha256, fingerprint, reference_version)
+        shipped = _shipped(registry, backend, sha256, fingerprint, reference_version, programs_dir)
         refused = shipped is not None and shipped.reason is Reason.REGISTRY_INVALID
         if not refused and (shipped is None or shipped.status is not Status.CERTIFIED):
-            own = _local(state_dir, backend, sha256, fingerprint, reference_version)
+            own = _local(state_dir, backend, sha256, fingerprint, reference_version, programs_dir)
             shipped = own if own is not None and (shipped is None or own.status is not Status.UNTESTED) else shipped
         if shipped is not None:
             findings[backend] = shipped
@@ -107,7 +111,12 @@ def admission(
 
 
 def _shipped(
-    registry: Registry, backend: BackendId, sha256: str, fingerprint: str | None, version: str
+    registry: Registry,
+    backend: BackendId,
+    sha256: str,
+    fingerprint: str | None,
+    version: str,
+    programs_dir: Path | None,
 ) -> Finding | None:
     row = registry.row(backend, sha256, fingerprint)
     if row is None:
@@ -133,11 +142,16 @@ def _shipped(
     }
     if entry["status"] != Status.CERTIFIED:
         return Finding(Status.UNTESTED, f"registry: {entry['note']}", Reason.ENGINE_BINDING_MISMATCH, **about)
-    return _bound(Status.CERTIFIED, entry["dispatch_levels"], about)
+    return _bound(Status.CERTIFIED, entry["dispatch_levels"], about, programs_dir)
 
 
 def _local(
-    state_dir: Path | None, backend: BackendId, sha256: str, fingerprint: str | None, version: str
+    state_dir: Path | None,
+    backend: BackendId,
+    sha256: str,
+    fingerprint: str | None,
+    version: str,
+    programs_dir: Path | None,
 ) -> Finding | None:
     found = None if state_dir is None else local.find(state_dir, backend, version, sha256, fingerprint)
     if found is None:
@@ -157,21 +171,21 @@ def _local(
         "reference_version": version,
         "readings": told.readings,
     }
-    return _bound(Status.LOCALLY_CERTIFIED, told.dispatch_levels, about)
+    return _bound(Status.LOCALLY_CERTIFIED, told.dispatch_levels, about, programs_dir)
 
 
-def _bound(status: Status, levels: Any, about: dict[str, Any]) -> Finding:
+def _bound(status: Status, levels: Any, about: dict[str, Any], programs_dir: Path | None) -> Finding:
     """`status` where the evidence is of the engine at hand, on code paths that it takes; else untested."""
     where = "the registry" if about["source"] == "registry" else "this host"
-    if about["engine"] != engine_identity.engine_identity():
+    installed, facts = installed_engine(programs_dir), engine_identity.build_facts()
+    if about["engine"] != installed:
         summary = f"evidence of {where} is of the engine {about['engine'][:12]}, "
-        if engine_identity.is_bound():
-            summary += f"installed is {engine_identity.engine_identity()[:12]}"
+        if facts["identity"] == installed:
+            summary += f"installed is {installed[:12]}"
         else:
             summary += "and the native module here was built with other sources than lie beside it"
         return Finding(Status.UNTESTED, summary, Reason.ENGINE_BINDING_MISMATCH, **about)
-    taken = engine_identity.build_facts()["dispatch_levels"]
-    other = sorted(set(taken) - set(levels))
+    other = sorted(set(facts["dispatch_levels"]) - set(levels))
     if other:
         summary = f"evidence of {where} does not cover the code path {', '.join(other)}"
         return Finding(Status.UNTESTED, summary, Reason.ENGINE_BINDING_MISMATCH, **about)

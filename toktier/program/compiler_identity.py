@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 
@@ -19,9 +20,20 @@ from toktier.program.layout import FORMAT_VERSION
 
 @cache
 def compiler_digest() -> str:
-    """Hex digest; computed once in a process, a few milliseconds."""
-    digests = dict(python_digests())
-    native = importlib.util.find_spec("toktier._native")
-    if native is not None and native.origin:
-        digests["_native"] = hashlib.sha256(Path(native.origin).read_bytes()).hexdigest()
+    """Hex digest; computed once in a process, a few milliseconds. A load asks `installation.identities`."""
+    return digest_with(python_digests())
+
+
+def digest_with(python: Mapping[str, str]) -> str:
+    """The digest, hex, of the native module beside Python sources and tables with these digests."""
+    digests = dict(python)
+    native = native_module()
+    if native is not None:
+        digests["_native"] = hashlib.sha256(Path(native).read_bytes()).hexdigest()
     return document_digest(TAG_COMPILER, {"format": FORMAT_VERSION, "files": digests})
+
+
+def native_module() -> str | None:
+    """The file of the native module."""
+    native = importlib.util.find_spec("toktier._native")
+    return None if native is None else native.origin

@@ -12,6 +12,7 @@ by the build, before there is a native module. Not here: what evidence says of a
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
@@ -24,17 +25,24 @@ NATIVE_PARTS = ("native/engine", "native/session", "native/compile", "kernels/sh
 NOTES = (".md", ".txt")  # beside the sources, and no part of them
 
 
-def python_places() -> dict[str, Path]:
-    """Sources and tables that lie beside this module in every installation, by their names in a checkout."""
-    sources = {f"toktier/program/{path.name}": path for path in Path(__file__).parent.glob("*.py")}
-    unicode = tables_dir() / "unicode"
-    return sources | {f"tables/unicode/{path.name}": path for path in unicode.iterdir() if path.is_file()}
+def python_places() -> dict[str, str]:
+    """Sources and tables that lie beside this module in every installation: paths by their names in a checkout."""
+    with os.scandir(os.path.dirname(__file__)) as entries:
+        places = {f"toktier/program/{entry.name}": entry.path for entry in entries if entry.name.endswith(".py")}
+    with os.scandir(tables_dir() / "unicode") as entries:
+        places |= {f"tables/unicode/{entry.name}": entry.path for entry in entries if entry.is_file()}
+    return places
+
+
+def hash_python() -> Mapping[str, str]:
+    """SHA-256 (hex) of each file of `python_places`, read now: a few milliseconds."""
+    return {name: hashlib.sha256(Path(path).read_bytes()).hexdigest() for name, path in python_places().items()}
 
 
 @cache
 def python_digests() -> Mapping[str, str]:
-    """SHA-256 (hex) of each file of `python_places`: read once in a process, a few milliseconds."""
-    return {name: hashlib.sha256(path.read_bytes()).hexdigest() for name, path in python_places().items()}
+    """The same, read once in a process."""
+    return hash_python()
 
 
 def identity_document(root: Path) -> dict[str, str]:

@@ -22,9 +22,10 @@ from typing import Any, TypeVar, overload
 from toktier import storage
 from toktier.errors import ArtifactNotFound, EnvironmentFault, ProgramCorrupt
 from toktier.labels import shown_path
-from toktier.program import trust
+from toktier.program import engine_identity, trust
 from toktier.program.compiler_identity import compiler_digest
 from toktier.program.file import read_program
+from toktier.program.installation import identities
 from toktier.program.layout import FORMAT_VERSION, HEADER_SIZE
 from toktier.program.meta import read_meta
 from toktier.program.strict_json import check_size
@@ -34,7 +35,8 @@ KEPT_PER_ARTIFACT = 4  # programs of other compilers: a few installations may sh
 # Of all programs together, when one is added. One takes 1 to 30 MB, and compiling it again a second.
 KEPT_FILES = 64
 KEPT_BYTES = 4 << 30
-KEPT_HINTS = 1_024  # digests of sources by path: 200 bytes each
+KEPT_HINTS = 1_024  # digests of sources by path, and of installations: 300 bytes each
+_HINTS = "sources"
 USE_NOTED_AFTER = 86_400.0  # seconds; the time of last use is kept no finer, and costs a write a day
 
 Buffer = bytes | mmap.mmap
@@ -99,7 +101,7 @@ def load_or_compile(
     if found is not None:
         return found
     artifact.read()  # from here on `digest` is that of the bytes in hand
-    path = program_path(cache_dir, artifact.digest)
+    path = _place(cache_dir, artifact.digest)
     lock = storage.FileLock(path.with_suffix(".lock"), LOCK_SECONDS)
     try:
         storage.make_directory(cache_dir)
@@ -124,8 +126,21 @@ def load_or_compile(
 
 
 def program_path(cache_dir: Path, artifact_sha256: str) -> Path:
-    """Where the program of an artifact lies for this compiler."""
-    return cache_dir / f"{artifact_sha256}.{compiler_digest()[:32]}.v{FORMAT_VERSION}.program"
+    """Where the program of an artifact lies for this compiler. Writes nothing."""
+    return cache_dir / _name(artifact_sha256, compiler_digest())
+
+
+def _place(cache_dir: Path, artifact_sha256: str) -> Path:
+    return cache_dir / _name(artifact_sha256, identities(cache_dir / _HINTS).compiler)
+
+
+def _name(artifact_sha256: str, compiler: str) -> str:
+    return f"{artifact_sha256}.{compiler[:32]}.v{FORMAT_VERSION}.program"
+
+
+def installed_engine(cache_dir: Path | None) -> str:
+    """The identity of the engine, hex; hashed where no cache directory holds a note of it."""
+    return engine_identity.engine_identity() if cache_dir is None else identities(cache_dir / _HINTS).engine
 
 
 class _Artifact:
@@ -152,7 +167,7 @@ class _Artifact:
         if cache_dir is not None:
             with contextlib.suppress(FileNotFoundError):  # a relative path, and the current directory was deleted
                 place = hashlib.sha256(os.fsencode(self._path.absolute())).hexdigest()
-                self._hint = cache_dir / "sources" / f"{place}.json"
+                self._hint = cache_dir / _HINTS / f"{place}.json"
         known = sha256 or self._trusted()
         if known is not None:
             self.digest = known
@@ -202,7 +217,7 @@ class _Artifact:
 
 def _open_cached(cache_dir: Path, digest: str, opener: Callable[[Buffer], Any]) -> tuple[Any, ProgramInfo] | None:
     """The cached program, or None when there is none that holds."""
-    path = program_path(cache_dir, digest)
+    path = _place(cache_dir, digest)
     mapped = _map(path)
     if mapped is None:
         return None

@@ -13,6 +13,7 @@ import json
 import os
 import stat
 import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from toktier import storage
@@ -21,38 +22,57 @@ from toktier.errors import EnvironmentFault
 
 _SETTLED_NS = 2_000_000_000
 _MAX_HINT_BYTES = 4096
+_HEX = frozenset("0123456789abcdef")
 
 
 def trusted_digest(status: os.stat_result, hint: Path) -> str | None:
     """The SHA-256 (hex) that `hint` records for the file of `status`, or None."""
     if not only_owner_writes(status):
         return None
+    found = read_hint(hint, identity(status), ("sha256",))
+    return None if found is None else found[0]
+
+
+def read_hint(hint: Path, wanted: str | list[str], names: Sequence[str]) -> list[str] | None:
+    """The digests (hex) that a hint holds under `names`; None where its identity is not `wanted`, or it is no hint."""
     with contextlib.suppress(OSError, ValueError, RecursionError):
-        descriptor = os.open(hint, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NONBLOCK)
-        with os.fdopen(descriptor, "rb") as file:
+        descriptor = os.open(hint, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+        try:
             if not only_owner_writes(os.fstat(descriptor)):
                 return None
-            document = json.loads(file.read(_MAX_HINT_BYTES))
-        if isinstance(document, dict) and document.get("identity") == _identity(status):
-            digest = document.get("sha256")
-            if isinstance(digest, str) and len(digest) == 64 and set(digest) <= set("0123456789abcdef"):
-                return digest
+            document = json.loads(os.read(descriptor, _MAX_HINT_BYTES))
+        finally:
+            os.close(descriptor)
+        if isinstance(document, dict) and document.get("identity") == wanted:
+            digests = [value for name in names if isinstance(value := document.get(name), str)]
+            if len(digests) == len(names) and all(len(d) == 64 and _HEX.issuperset(d) for d in digests):
+                return digests
     return None
 
 
 def record_digest(status: os.stat_result, digest: str, hint: Path) -> bool:
     """Records that the file of `status`, taken before it was hashed, has `digest`; False when no hint was written."""
-    changed = max(status.st_mtime_ns, status.st_ctime_ns)
-    if not only_owner_writes(status) or time.time_ns() - changed < _SETTLED_NS:
+    if not only_owner_writes(status) or not is_settled(status):
         return False
+    return write_hint(hint, identity(status), {"sha256": digest})
+
+
+def write_hint(hint: Path, of: str | list[str], digests: Mapping[str, str]) -> bool:
+    """Writes what `read_hint` reads; False where it cannot be written."""
     try:
-        storage.atomic_write(hint, canonical_json({"identity": _identity(status), "sha256": digest}))
+        storage.atomic_write(hint, canonical_json({"identity": of, **digests}))
     except EnvironmentFault:
         return False
     return True
 
 
-def _identity(status: os.stat_result) -> list[str]:
+def is_settled(status: os.stat_result) -> bool:
+    """Whether the last change is so long ago that another one would show."""
+    return time.time_ns() - max(status.st_mtime_ns, status.st_ctime_ns) >= _SETTLED_NS
+
+
+def identity(status: os.stat_result) -> list[str]:
+    """What tells that a file is still the one that it was."""
     numbers = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
     return [str(number) for number in numbers]  # nanoseconds are beyond the integers of canonical JSON
 
