@@ -25,6 +25,8 @@ from toktier.program import store, strict_json
 from toktier.program.installation import Identities
 from toktier.program.store import load_or_compile, program_path
 
+NOTES = ("sources", "installations")  # directories of digests by stat data
+
 
 @contextlib.contextmanager
 def later(monkeypatch: pytest.MonkeyPatch, seconds: int = 60) -> Iterator[None]:
@@ -177,7 +179,7 @@ def test_a_source_that_others_can_write_is_hashed_every_time(
     with later(monkeypatch):
         for _ in range(3):
             load_or_compile(artifact, cache)
-    assert not hints_of_sources(cache)
+    assert not list((cache / "sources").iterdir())
 
 
 @pytest.mark.parametrize("mode", [0o660, 0o606])
@@ -218,7 +220,7 @@ def test_a_broken_hint_is_no_hint(artifact: Path, cache: Path, hint: bytes, monk
     with later(monkeypatch):
         load_or_compile(artifact, cache)
         load_or_compile(artifact, cache)
-        hints = [*cache.glob("*.verified"), *hints_of_sources(cache)]
+        hints = [*cache.glob("*.verified"), *(cache / "sources").iterdir()]
         assert len(hints) == 2
         for path in hints:
             path.write_bytes(hint)
@@ -236,11 +238,6 @@ def test_another_compiler_makes_another_program(
         assert not load_or_compile(artifact, cache)[1].from_cache
     assert len(compilations) == 7
     assert len(list(cache.glob("*.program"))) == store.KEPT_PER_ARTIFACT
-
-
-def hints_of_sources(cache: Path) -> list[Path]:
-    """Without the note of the installation, which lies beside them."""
-    return [path for path in (cache / "sources").iterdir() if not path.name.startswith("installation-")]
 
 
 def planted(cache: Path, count: int, size: int = 10) -> list[Path]:
@@ -314,7 +311,7 @@ def test_bad_sources_leave_nothing(tmp_path: Path, cache: Path, monkeypatch: pyt
     path.write_bytes(b" " * 11)
     with pytest.raises(NotATokenizer, match=r"no tokenizer\.json has more"):
         load_or_compile(path, cache)
-    assert [entry for entry in cache.rglob("*") if entry.is_file() and entry.parent.name != "sources"] == []
+    assert [entry for entry in cache.rglob("*") if entry.is_file() and entry.parent.name not in NOTES] == []
 
 
 def test_a_warm_load_imports_no_compiler(artifact: Path, cache: Path) -> None:

@@ -42,7 +42,7 @@ def identities(hints: Path) -> Identities:
     facts = engine_identity.build_facts()
     state = _state(statuses, facts)
     # An installation has one note; a virtual environment that is gone leaves a small file, which the store bounds.
-    hint = hints / f"installation-{hashlib.sha256(os.fsencode(f'{__file__}:{native}')).hexdigest()}.json"
+    hint = hints / f"{hashlib.sha256(os.fsencode(f'{__file__}:{native}')).hexdigest()}.json"
     believable = all(map(trust.only_owner_writes, statuses.values()))
     if believable:
         known = trust.read_hint(hint, state, Identities._fields)

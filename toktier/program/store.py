@@ -14,8 +14,9 @@ import mmap
 import os
 import stat
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from io import FileIO
 from pathlib import Path
 from typing import Any, TypeVar, overload
 
@@ -35,8 +36,8 @@ KEPT_PER_ARTIFACT = 4  # programs of other compilers: a few installations may sh
 # Of all programs together, when one is added. One takes 1 to 30 MB, and compiling it again a second.
 KEPT_FILES = 64
 KEPT_BYTES = 4 << 30
-KEPT_HINTS = 1_024  # digests of sources by path, and of installations: 300 bytes each
-_HINTS = "sources"
+KEPT_HINTS = 1_024  # in one directory: digests of sources by path, or of installations; 300 bytes each
+_HINTS, _INSTALLATIONS = "sources", "installations"  # directories beside the programs
 USE_NOTED_AFTER = 86_400.0  # seconds; the time of last use is kept no finer, and costs a write a day
 
 Buffer = bytes | mmap.mmap
@@ -131,7 +132,7 @@ def program_path(cache_dir: Path, artifact_sha256: str) -> Path:
 
 
 def _place(cache_dir: Path, artifact_sha256: str) -> Path:
-    return cache_dir / _name(artifact_sha256, identities(cache_dir / _HINTS).compiler)
+    return cache_dir / _name(artifact_sha256, identities(cache_dir / _INSTALLATIONS).compiler)
 
 
 def _name(artifact_sha256: str, compiler: str) -> str:
@@ -140,7 +141,7 @@ def _name(artifact_sha256: str, compiler: str) -> str:
 
 def installed_engine(cache_dir: Path | None) -> str:
     """The identity of the engine, hex; hashed where no cache directory holds a note of it."""
-    return engine_identity.engine_identity() if cache_dir is None else identities(cache_dir / _HINTS).engine
+    return engine_identity.engine_identity() if cache_dir is None else identities(cache_dir / _INSTALLATIONS).engine
 
 
 class _Artifact:
@@ -169,10 +170,7 @@ class _Artifact:
                 place = hashlib.sha256(os.fsencode(self._path.absolute())).hexdigest()
                 self._hint = cache_dir / _HINTS / f"{place}.json"
         known = sha256 or self._trusted()
-        if known is not None:
-            self.digest = known
-        else:
-            self.read()
+        self.digest = known if known is not None else self._hash()
 
     def _trusted(self) -> str | None:
         if self._path is None or self._hint is None:
@@ -181,30 +179,50 @@ class _Artifact:
             return trust.trusted_digest(self._path.stat(), self._hint)
         return None
 
+    def _hash(self) -> str:
+        """The digest of the file, read in small pieces: mostly a program is at hand, and the bytes are not needed."""
+        with self._opened() as file:
+            status = os.fstat(file.fileno())
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+        self._note(status, digest)
+        return digest
+
     def read(self) -> bytes:
         """The bytes; `digest` becomes theirs."""
         if self.data is not None:
             return self.data
+        with self._opened() as file:
+            status = os.fstat(file.fileno())
+            self.data = file.read()
+        digest = hashlib.sha256(self.data).hexdigest()
+        if digest != self.digest:  # the file was replaced meanwhile
+            self.digest = digest
+            self._note(status, digest)
+        return self.data
+
+    @contextlib.contextmanager
+    def _opened(self) -> Iterator[FileIO]:
+        """The file, for reading. Raises what the constructor is said to raise, of reading it too."""
         assert self._path is not None
         try:
             descriptor = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-            with os.fdopen(descriptor, "rb") as file:
+            with os.fdopen(descriptor, "rb", buffering=0) as file:
                 status = os.fstat(descriptor)
                 if not stat.S_ISREG(status.st_mode):
                     raise ArtifactNotFound(f"{self.name} is no regular file", details={"path": os.fspath(self._path)})
                 check_size(status.st_size, self.name)
-                self.data = file.read()
+                yield file
         except FileNotFoundError:
             raise ArtifactNotFound(f"there is no file {self.name}", details={"path": os.fspath(self._path)}) from None
         except OSError as error:
             raise storage.environment_fault(error, "read", self._path) from None
-        self.digest = hashlib.sha256(self.data).hexdigest()
+
+    def _note(self, status: os.stat_result, digest: str) -> None:
         if self._hint is not None:
             with contextlib.suppress(EnvironmentFault):
                 storage.make_directory(self._hint.parent)
-                trust.record_digest(status, self.digest, self._hint)
+                trust.record_digest(status, digest, self._hint)
                 _bound_hints(self._hint.parent)
-        return self.data
 
     def compile(self) -> bytes:
         """The program of the bytes in hand, compiled no more than once."""
@@ -313,6 +331,7 @@ def _tidy(cache_dir: Path, digest: str, newest: Path) -> None:
     """Removes what killed writers left, programs of this artifact but the newest few, and beyond the bounds on all of
     them the least recently used; never `newest`. A process that has one of them mapped keeps it."""
     storage.remove_stale_temporaries(cache_dir)
+    _bound_hints(cache_dir / _INSTALLATIONS)
     with contextlib.suppress(OSError):
         _remove_beyond_bounds(cache_dir, digest, newest)
 
