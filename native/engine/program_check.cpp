@@ -20,7 +20,14 @@ void below(const char* section, Array<T> values, std::uint32_t limit) {
   require(values.size == 0 || greatest < limit, section, "a value is out of range");
 }
 
-bool is_scalar(std::uint32_t cp) { return cp < 0xD800 || (cp > 0xDFFF && cp < 0x110000); }
+std::uint32_t is_no_scalar(std::uint32_t cp) {
+  return static_cast<std::uint32_t>(cp - 0xD800 < 0x800) | static_cast<std::uint32_t>(cp >= 0x110000);
+}
+
+// The top bit of what is gathered says whether a value was above `greatest`, which is below 2^31. The oldest x86-64 has no
+// comparison and no maximum of unsigned words, so that either would double the time of these loops.
+std::uint32_t above(std::uint32_t greatest, std::uint32_t value) { return (greatest - value) | value; }
+constexpr std::uint32_t top_bit = 0x80000000;
 
 }  // namespace
 
@@ -28,16 +35,17 @@ void check_below(const char* section, Array<std::uint8_t> values, std::uint32_t 
 void check_below(const char* section, Array<std::uint16_t> values, std::uint32_t limit) { below(section, values, limit); }
 
 void check_ids(const char* section, Array<std::uint32_t> values, std::uint32_t limit) {
-  std::uint32_t greatest = 0;  // of value + 1, where none becomes 0
-  for (std::uint64_t i = 0; i < values.size; ++i) greatest = std::max(greatest, values[i] + 1);
-  require(greatest <= limit, section, "an id is out of range");
+  std::uint32_t bad = 0;
+  for (std::uint64_t i = 0; i < values.size; ++i) bad |= above(limit, values[i] + 1);  // none becomes 0
+  require((bad & top_bit) == 0, section, "an id is out of range");
 }
 
 void check_offsets(const char* section, Array<std::uint32_t> offsets, std::uint64_t bytes) {
   require(offsets.size > 0, section, "it is empty");
-  std::uint32_t descends = 0;
-  for (std::uint64_t i = 1; i < offsets.size; ++i) descends |= offsets[i - 1] > offsets[i];
-  require(descends == 0, section, "offsets descend");
+  std::uint32_t descends = offsets[0];  // as `above`; where an offset has the top bit, it may be in order yet
+  for (std::uint64_t i = 1; i < offsets.size; ++i) descends |= above(offsets[i], offsets[i - 1]) | offsets[i];
+  if ((descends & top_bit) != 0)
+    for (std::uint64_t i = 1; i < offsets.size; ++i) require(offsets[i - 1] <= offsets[i], section, "offsets descend");
   require(offsets[offsets.size - 1] <= bytes, section, "offsets go beyond the bytes");
 }
 
@@ -55,7 +63,7 @@ void check_ascending(const char* section, Array<std::uint32_t> rows, std::uint32
 void check_scalars(const char* section, Array<std::uint32_t> rows, std::uint32_t columns, std::uint32_t checked) {
   std::uint32_t bad = 0;
   for (std::uint64_t i = 0; i + columns <= rows.size; i += columns)
-    for (std::uint32_t k = 0; k < checked; ++k) bad |= !is_scalar(rows[i + k]);
+    for (std::uint32_t k = 0; k < checked; ++k) bad |= is_no_scalar(rows[i + k]);
   require(bad == 0, section, "a code point is no Unicode scalar value");
 }
 
@@ -85,23 +93,22 @@ void check_hash(const char* section, Array<std::uint32_t> slots, std::uint32_t c
   require(slots.size % columns == 0 && (capacity & (capacity - 1)) == 0 && capacity <= 0x80000000ull, section,
           "its capacity is no power of two");
   std::uint64_t used = 0;
-  std::uint32_t greatest = 0;  // of id + 1 in used slots
-  if (columns == 1) {          // 2^19 slots are usual: this loop becomes vector code
+  std::uint32_t bad = 0;  // of id + 1 in used slots
+  if (columns == 1) {     // 2^19 slots are usual: this loop becomes vector code
     std::uint32_t empty = 0;
     for (std::uint64_t i = 0; i < slots.size; ++i) {
       empty += slots[i] == TT_NONE;
-      greatest = std::max(greatest, slots[i] + 1);
+      bad |= above(limit, slots[i] + 1);
     }
     used = capacity - empty;
   } else {
     for (std::uint64_t i = 0; i < slots.size; i += columns) {
       if (slots[i] == TT_NONE) continue;
       ++used;
-      for (std::uint32_t k = 0; k < columns; ++k)
-        greatest = std::max(greatest, slots[i + k] == TT_NONE ? TT_NONE : slots[i + k] + 1);
+      for (std::uint32_t k = 0; k < columns; ++k) bad |= above(limit, slots[i + k] == TT_NONE ? TT_NONE : slots[i + k] + 1);
     }
   }
-  require(greatest <= limit, section, "an id is out of range");
+  require((bad & top_bit) == 0, section, "an id is out of range");
   require(used * 2 <= capacity && used < capacity, section, "it is more than half full, so that probing need not end");
 }
 
@@ -110,13 +117,13 @@ void check_each_id(const char* section, Array<std::uint32_t> values, std::uint32
 void check_lines(const char* section, Array<std::uint32_t> slots, std::uint32_t limit) {
   if (slots.size == 0) return;
   require(slots.size % TT_LINE_SLOTS == 0 && slots.size <= 0xFFFFFFFFull, section, "it is no whole number of lines");
-  std::uint32_t greatest = 0, empty = 0;  // id + 1 of used slots
+  std::uint32_t bad = 0, empty = 0;  // id + 1 of used slots
   for (std::uint64_t i = 0; i < slots.size; ++i) {
     const std::uint32_t none = slots[i] == TT_NONE;
     empty += none;
-    greatest = std::max(greatest, (slots[i] & TT_SLOT_IDS) + 1 - none * (TT_SLOT_IDS + 1));
+    bad |= above(limit, ((slots[i] & TT_SLOT_IDS) + 1) & (none - 1));
   }
-  require(greatest <= limit, section, "an id is out of range");
+  require((bad & top_bit) == 0, section, "an id is out of range");
   require(empty != 0, section, "no slot is empty, so that a look-up need not end");
 }
 
@@ -125,17 +132,16 @@ void check_pairs(Array<std::uint8_t> displacement, Array<tt_u64> entries, std::u
   require(buckets >= 2 && (buckets & (buckets - 1)) == 0 && buckets <= 0x80000000ull, "MDIS", "its length is no power of two");
   require(entries.size != 0 && entries.size <= 0xFFFFFFFFull, "MENT", "it has the wrong length");
   require(limit <= TT_PAIR_IDS, "MENT", "ids do not fit it");
-  std::uint32_t bad = 0;
+  // The top bit again, of 64: there is no comparison of such words either, and no part of an entry has it.
+  const tt_u64 last_id = tt_u64{limit} - 1, last_order = std::min<tt_u64>(orders, tt_u64{TT_PAIR_ORDERS} + 1) - 1;
+  static_assert(TT_NO_PAIR == ~tt_u64{0});
+  tt_u64 bad = 0;
   for (std::uint64_t i = 0; i < entries.size; ++i) {
-    const tt_u64 entry = entries[i];
-    const auto left = static_cast<std::uint32_t>(entry >> (TT_PAIR_ID_BITS + TT_PAIR_ORDER_BITS));
-    const auto right = static_cast<std::uint32_t>(entry >> TT_PAIR_ORDER_BITS) & TT_PAIR_IDS;
-    const auto order = static_cast<std::uint32_t>(entry) & TT_PAIR_ORDERS;
-    bad |= static_cast<std::uint32_t>(entry != TT_NO_PAIR) &
-           (static_cast<std::uint32_t>(left >= limit) | static_cast<std::uint32_t>(right >= limit) |
-            static_cast<std::uint32_t>(order >= orders));
+    const tt_u64 entry = entries[i], used = ~entry | (entry + 1);  // has the top bit but for TT_NO_PAIR
+    const tt_u64 left = entry >> (TT_PAIR_ID_BITS + TT_PAIR_ORDER_BITS), right = entry >> TT_PAIR_ORDER_BITS & TT_PAIR_IDS;
+    bad |= used & ((last_id - left) | (last_id - right) | (last_order - (entry & TT_PAIR_ORDERS)));
   }
-  require(bad == 0, "MENT", "an id or an order is out of range");
+  require(bad >> 63 == 0, "MENT", "an id or an order is out of range");
 }
 
 void check_wide_pairs(Array<std::uint32_t> slots, std::uint32_t limit, std::uint64_t orders) {
