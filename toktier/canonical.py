@@ -39,7 +39,8 @@ def _check(value: Any) -> None:
         return
     if isinstance(value, (list, tuple)):
         for item in value:
-            _check(item)
+            if type(item) is not str:  # most of what there is, and always fine
+                _check(item)
         return
     if isinstance(value, dict):
         for key, item in value.items():
@@ -55,7 +56,7 @@ def _sorted(value: Any) -> Any:
     if isinstance(value, dict):
         return {k: _sorted(value[k]) for k in sorted(value, key=lambda k: k.encode("utf-16-be"))}
     if isinstance(value, (list, tuple)):
-        return [_sorted(v) for v in value]
+        return [_sorted(v) if isinstance(v, (dict, list, tuple)) else v for v in value]
     return value
 
 

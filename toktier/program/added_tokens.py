@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 from typing import Any
 
 from toktier.errors import ProgramUnsupported, UnsupportedConfig
 from toktier.labels import quoted, shown
-from toktier.program.json_fields import Fields, malformed
+from toktier.program.json_fields import MAX_U32, Fields, malformed
 from toktier.program.layout import AddedFlag
 
 MAX_MATCHED_BYTES = 256  # the matcher's work is bounded by text times the longest content; the longest seen has 93
@@ -34,11 +35,7 @@ class AddedToken:
 
     @property
     def flags(self) -> AddedFlag:
-        flags = AddedFlag(0)
-        for name, flag in _FLAGS.items():
-            if getattr(self, name):
-                flags |= flag
-        return flags
+        return _COMBINED[self.single_word, self.lstrip, self.rstrip, self.normalized, self.special]
 
 
 _FLAGS = {
@@ -48,6 +45,12 @@ _FLAGS = {
     "normalized": AddedFlag.NORMALIZED,
     "special": AddedFlag.SPECIAL,
 }
+# A table: thousands of tokens are asked for their flags, and a sum of flags is slow.
+_COMBINED = {
+    values: AddedFlag(sum(flag for flag, value in zip(_FLAGS.values(), values, strict=True) if value))
+    for values in product((False, True), repeat=len(_FLAGS))
+}
+_NAMES = {"id", "content", *_FLAGS}
 
 
 @dataclass(frozen=True)
@@ -68,24 +71,41 @@ def read_added_tokens(value: Any, path: str = "added_tokens") -> tuple[AddedToke
         raise malformed(path, "an array", value)
     kept: dict[str, AddedToken] = {}
     for index, item in enumerate(value):
-        fields = Fields(item, f"{path}[{index}]")
-        fields.integer("id")  # must be there, and means nothing
-        token = AddedToken(
-            content=fields.string("content"),
-            **{name: fields.boolean(name) for name in _FLAGS},
-            path=fields.path,
-        )
-        fields.done()
+        token = _read_usual(item, f"{path}[{index}]") or _read(Fields(item, f"{path}[{index}]"))
         if not token.content:
             continue
         known = kept.setdefault(token.content, token)
-        if known.flags != token.flags:
+        if known is not token and known.flags != token.flags:
             raise ProgramUnsupported(
-                fields.path,
+                token.path,
                 "a repeated token",
-                f"{fields.path} repeats {quoted(token.content)} of {known.path} with other flags: beyond the compiler",
+                f"{token.path} repeats {quoted(token.content)} of {known.path} with other flags: beyond the compiler",
             )
     return tuple(kept.values())
+
+
+def _read(fields: Fields) -> AddedToken:
+    fields.integer("id")  # must be there, and means nothing
+    token = AddedToken(
+        content=fields.string("content"),
+        **{name: fields.boolean(name) for name in _FLAGS},
+        path=fields.path,
+    )
+    fields.done()
+    return token
+
+
+def _read_usual(item: Any, path: str) -> AddedToken | None:
+    """What `_read` gives for an entry that has every field with its type, a third of the time; None for any other."""
+    if type(item) is not dict or item.keys() != _NAMES:
+        return None
+    identity, content = item["id"], item["content"]
+    if type(identity) is not int or not 0 <= identity <= MAX_U32 or type(content) is not str:
+        return None
+    single_word, lstrip, rstrip, normalized, special = flags = [item[name] for name in _FLAGS]
+    if set(map(type, flags)) != {bool}:
+        return None
+    return AddedToken(content, single_word, lstrip, rstrip, normalized, special, path)
 
 
 def matched_contents(tokens: Sequence[AddedToken], normalize: Callable[[str], str]) -> tuple[str, ...]:
@@ -125,15 +145,18 @@ def matched_contents(tokens: Sequence[AddedToken], normalize: Callable[[str], st
 
 
 def place_tokens(
-    tokens: Sequence[AddedToken], contents: Sequence[str], vocabulary: Mapping[str, int]
+    tokens: Sequence[AddedToken],
+    contents: Sequence[str],
+    vocabulary: Mapping[str, int],
+    highest: int | None = None,
 ) -> tuple[PlacedToken, ...]:
-    """Tokens with effective ids, given the model's vocabulary.
+    """Tokens with effective ids, given the model's vocabulary; `highest`: its greatest id, where that is known.
 
     Raises ProgramUnsupported where an id would be that of another token (a look-up by id then means two tokens), and
     for a content that would make matching slow.
     """
     following = len(vocabulary)  # of entries; not one above the greatest id
-    taken = set(vocabulary.values()) if tokens else set()
+    taken: set[int] | None = None
     placed: list[PlacedToken] = []
     for token, content in zip(tokens, contents, strict=True):
         size = len(content.encode())
@@ -147,6 +170,8 @@ def place_tokens(
         if identity is None:
             identity = following
             following += 1
+            if taken is None:  # usually the vocabulary has no ids above its length: no set of all of them is needed
+                taken = set() if highest is not None and highest < identity else set(vocabulary.values())
             if identity in taken:
                 raise ProgramUnsupported(
                     token.path,

@@ -10,6 +10,7 @@ import operator
 from array import array
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from toktier.errors import NotATokenizer, ProgramUnsupported
@@ -31,6 +32,11 @@ class BpeModel:
     fuse_unk: bool
     byte_fallback: bool
     ignore_merges: bool
+
+    @cached_property
+    def highest_id(self) -> int:
+        """-1 where there is none."""
+        return max(self.vocabulary.values(), default=-1)
 
 
 def check_model_kind(value: Any, path: str = "model") -> None:

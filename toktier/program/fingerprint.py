@@ -19,7 +19,7 @@ from toktier.program.layout import AddedFlag, Conf, Flag, NormalizerOp, TokenFla
 from toktier.program.tokenizer_json import TokenizerSpec
 
 _UNICODE_SECTIONS = ("NQC1", "NQC2", "NCCC", "NDEC", "NDCP", "NCMP", "NLOW", "NLCP")
-_CHARACTER_FLAGS = AddedFlag.SINGLE_WORD | AddedFlag.LSTRIP | AddedFlag.RSTRIP
+_CHARACTER_FLAGS = int(AddedFlag.SINGLE_WORD | AddedFlag.LSTRIP | AddedFlag.RSTRIP)
 _VOCABULARY_FLAGS = bytes(flags & (TokenFlag.EXISTS | TokenFlag.MODEL) for flags in range(256))
 
 
@@ -33,7 +33,7 @@ def fingerprint(
     """Hex digest of the tokenizer whose program has these parts."""
     flags = Flag(conf[Conf.FLAGS])
     reads_characters = any(step.op is NormalizerOp.STRIP for step in spec.normalizer) or any(
-        placed.token.flags & _CHARACTER_FLAGS for placed in spec.added_tokens
+        int(placed.token.flags) & _CHARACTER_FLAGS for placed in spec.added_tokens
     )
     document: dict[str, Any] = {
         "normalizer": [step.to_json() for step in spec.normalizer],

@@ -6,6 +6,7 @@ Not part of any identity: the fingerprint and the digest of the artifact stand i
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -34,7 +35,7 @@ def build_meta(
 ) -> dict[str, Any]:
     """The document. `compiler`: digest of the compiler's sources and tables."""
     delegated = decode_delegation(spec)
-    flags = [placed.token.flags for placed in spec.added_tokens]
+    flags = Counter(placed.token.flags for placed in spec.added_tokens)
     return {
         "schema": SCHEMA,
         "schema_version": SCHEMA_VERSION,
@@ -62,9 +63,13 @@ def build_meta(
             "ignore_merges": spec.model.ignore_merges,
         },
         "added_tokens": {
-            "count": len(flags),
+            "count": flags.total(),
             "new": sum(placed.token.content not in spec.model.vocabulary for placed in spec.added_tokens),
-            **{flag.name.lower(): sum(flag in each for each in flags) for flag in AddedFlag if flag.name},
+            **{
+                flag.name.lower(): sum(count for each, count in flags.items() if flag in each)
+                for flag in AddedFlag
+                if flag.name
+            },
         },
         "special_tokens": [
             {"id": placed.id, "content": placed.token.content} for placed in spec.added_tokens if placed.token.special

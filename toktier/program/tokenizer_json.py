@@ -84,7 +84,7 @@ def read_parsed(value: Any, size: int, sha256: str, model: BpeModel | None = Non
         normalizer=normalizer,
         pre_tokenizer=read_pre_tokenizer(fields.take("pre_tokenizer", None)),
         model=(model := model or read_model(written)),
-        added_tokens=place_tokens(tokens, contents, model.vocabulary),
+        added_tokens=place_tokens(tokens, contents, model.vocabulary, model.highest_id),
         post_processor=read_post_processor(fields.take("post_processor", None)),
         decoder=read_decoder(fields.take("decoder", None)),
         truncation=read_truncation(fields.take("truncation", None)),
