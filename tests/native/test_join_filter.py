@@ -232,8 +232,16 @@ def test_a_character_without_symbol_joins_everything_unless_every_byte_falls_bac
     assert program.joins("\U00012345\U00012346a") == b"\1\1"
 
 
-@pytest.mark.ci
-@pytest.mark.parametrize("name", ["qwen3", "llama3", "gptoss", "deepseek_v3", "gemma3", "llama2", "claude", "gpt4o"])
+IN_CI, OTHERS = ("qwen3", "gptoss", "gemma3", "llama2"), ("llama3", "deepseek_v3", "claude", "gpt4o")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *(pytest.param(name, marks=pytest.mark.ci) for name in IN_CI),
+        *(pytest.param(name, marks=pytest.mark.full) for name in OTHERS),
+    ],
+)
 def test_law_parts_of_texts_of_real_tokenizers(name: str, artifacts: Artifacts) -> None:
     data = artifacts.path(name).read_bytes()
     document = json.loads(data)

@@ -72,7 +72,9 @@ class CutCase:
     def unprefixed(self) -> Tokenizer:
         """The reference without prefix space and Prepend: what parts after the first are encoded with."""
         document = _without_prefix(self.document)
-        return self.reference if document == self.document else Tokenizer.from_str(json.dumps(document))
+        if all(document[part] == self.document[part] for part in ("normalizer", "pre_tokenizer")):
+            return self.reference
+        return Tokenizer.from_str(json.dumps(document))
 
     def check(self, text: str, tally: Tally, *, plain: bool = False) -> None:
         """The reference gives for the sides of every cut, and for all parts at once, what it gives for the whole."""
