@@ -16,22 +16,46 @@ namespace {
 
 #define TOKTIER_INLINE inline __attribute__((always_inline))
 
-// Bit k: byte k of up to 64 is not ASCII.
-TOKTIER_INLINE std::uint64_t not_ascii(const std::uint8_t* text, std::uint32_t count) {
+// Bit k: byte k of up to 64 is not ASCII; begins a character of three bytes or more.
+struct Bytes64 {
+  std::uint64_t wide, from3;
+};
+
+TOKTIER_INLINE Bytes64 look_at(const std::uint8_t* text, std::uint32_t count) {
 #ifdef __AVX512BW__
   const std::uint64_t there = count >= 64 ? ~std::uint64_t{0} : (std::uint64_t{1} << count) - 1;
-  return static_cast<std::uint64_t>(_mm512_movepi8_mask(_mm512_maskz_loadu_epi8(there, text)));
+  const __m512i bytes = _mm512_maskz_loadu_epi8(there, text);
+  return {static_cast<std::uint64_t>(_mm512_movepi8_mask(bytes)),
+          static_cast<std::uint64_t>(_mm512_cmpge_epu8_mask(bytes, _mm512_set1_epi8(static_cast<char>(0xE0))))};
 #else
-  std::uint64_t bits = 0;
-  std::uint32_t k = 0;
-  for (; k + 8 <= count; k += 8) {
-    std::uint64_t bytes;
-    std::memcpy(&bytes, text + k, 8);
-    bits |= ((bytes & 0x8080808080808080) * 0x0002040810204081 >> 56) << k;  // the eight top bits side by side
+  Bytes64 bits{0, 0};
+  for (std::uint32_t k = 0; k < count; k += 8) {
+    std::uint64_t bytes = 0;
+    if (count - k >= 8)
+      std::memcpy(&bytes, text + k, 8);
+    else
+      for (std::uint32_t i = 0; i < count - k; ++i) bytes |= std::uint64_t{text[k + i]} << (i * 8);
+    const auto top_bits = [](std::uint64_t v) { return (v & 0x8080808080808080) * 0x0002040810204081 >> 56; };  // side by side
+    bits.wide |= top_bits(bytes) << k;
+    bits.from3 |= top_bits(bytes & bytes << 1 & bytes << 2) << k;
   }
-  for (; k < count; ++k) bits |= static_cast<std::uint64_t>(text[k] >> 7) << k;
   return bits;
 #endif
+}
+
+// Bits of the pieces of more than 31 bytes, without the first of each. `start` and `next`: where pieces begin in this word and in the
+// next one. `inside`: the word before ends in such a piece; then whether this one does.
+TOKTIER_INLINE std::uint64_t in_long_pieces(std::uint64_t start, std::uint64_t next, std::uint64_t& inside) {
+  const auto down = [](std::uint64_t low, std::uint64_t high, std::uint32_t by) { return low >> by | high << (64 - by); };
+  std::uint64_t near = down(start, next, 1), far = next >> 1;  // a piece begins within 1, 2, 4, 8, 16, 31 bytes behind
+  for (const std::uint32_t by : {1u, 2u, 4u, 8u, 15u}) {
+    near |= down(near, far, by);
+    far |= far >> by;
+  }
+  const std::uint64_t first = start & ~near, others = ~start;
+  const std::uint64_t within = ((((first << 1 | inside) & others) + others) ^ others) & others;  // a carry runs through the piece
+  inside = (within | first) >> 63;
+  return within;
 }
 
 #ifdef __AVX512VBMI__
@@ -135,18 +159,29 @@ TOKTIER_INLINE std::uint64_t cuts_one_by_one(const TtJoinFilter& t, const std::u
   return cut;
 }
 
+// Words of up to 31 bytes are looked up whole, which costs less than to cut them. Not those of characters of three bytes and more:
+// pieces of Han or kana are phrases, which hardly come again, and their characters do.
 bool cut(const TtJoinFilter& t, bool ascii, const std::uint8_t* text, std::uint32_t size, const SplitWindow& w,
          std::uint64_t* cuts) {
-  std::uint64_t any = 0, before = w.begin > 0 && text[w.begin - 1] >= 0x80;
+  std::uint64_t any = 0, wide_before = 0, from3_before = 0, inside = w.begin > 0;
+  for (std::uint32_t k = 1; k <= 3 && k <= w.begin; ++k) {
+    wide_before |= k == 1 && text[w.begin - 1] >= 0x80;
+    from3_before |= std::uint64_t{text[w.begin - k] >= 0xE0} << (3 - k);
+  }
   const std::uint32_t words = w.words();
   for (std::uint32_t i = 0; i < words; ++i) {
     const std::uint32_t base = w.begin + i * 64, count = w.end - base < 64 ? w.end - base : 64;
     std::uint64_t candidates = w.ascii ? count < 64 ? (std::uint64_t{1} << count) - 1 : ~std::uint64_t{0} : w.lead[i];
     candidates &= ~w.start[i];
     if (!ascii) {
-      const std::uint64_t wide = not_ascii(text + base, count);
-      candidates &= wide | wide << 1 | before;
-      before = wide >> 63;
+      const Bytes64 bytes = look_at(text + base, count);
+      const bool last = base + count == size;  // else a piece may go on behind the window: it is taken for a long one
+      const std::uint64_t start = w.start[i] | (last && count < 64 ? std::uint64_t{1} << count : 0);
+      const std::uint64_t long_ones = in_long_pieces(start, i + 1 < words ? w.start[i + 1] : last, inside);
+      candidates &= bytes.wide | bytes.wide << 1 | wide_before;
+      candidates &= long_ones | bytes.from3 | bytes.from3 << 3 | from3_before;
+      wide_before = bytes.wide >> 63;
+      from3_before = bytes.from3 >> 61;
     }
     cuts[i] = 0;
     if (candidates == 0) continue;
