@@ -1,6 +1,13 @@
-// The ring is written round and round; a place says how much had been written before its record, which tells whether it is
-// still there.
+// A word has two places in its line and two in the line beside it, as in word_cache.cpp. The ring is written round and round; a
+// place says how much had been written before its record, which tells whether it is still there.
 #include "long_words.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <new>
+#include <utility>
 
 #include "faults.h"
 #include "shared/hash.h"
@@ -8,8 +15,93 @@
 namespace toktier {
 
 LongWords::~LongWords() {
+  if (memory_ != nullptr) ::munmap(memory_, mapped_);
   std::free(places_);
   std::free(ring_);
+}
+
+// Of small pages those alone that are touched: many texts have few long words. Once it has grown, words are all over it.
+void LongWords::allocate(std::uint32_t lines) {
+  constexpr std::size_t huge = std::size_t{1} << 21;
+  const std::size_t size = lines * sizeof(LongLine), mapped = size + huge;
+  void* const memory = ::mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) throw std::bad_alloc();
+  memory_ = memory;
+  mapped_ = mapped;
+  lines_ = reinterpret_cast<LongLine*>((reinterpret_cast<std::uintptr_t>(memory) + huge - 1) & ~(huge - 1));
+#ifdef MADV_HUGEPAGE
+  if (size >= huge) ::madvise(lines_, size, MADV_HUGEPAGE);
+#endif
+  mask_ = lines - 1;
+}
+
+void LongWords::look_up(WordWindow& w, Scratch<std::uint32_t>& ids) {
+  if (lines_ == nullptr) return;
+  const std::uint32_t count = w.longer_count;
+  std::uint32_t* const room = ids.room(std::size_t{count} * (most_long_ids + 1)) - ids.size();
+  ids.resize(lanes_.look_up(w, lines_, mask_, room, static_cast<std::uint32_t>(ids.size())));
+  looked_up_ += count;
+}
+
+namespace {
+
+bool same(const LongKey& a, const LongKey& b) {
+  return ((a.word[0] ^ b.word[0]) | (a.word[1] ^ b.word[1]) | (a.word[2] ^ b.word[2]) | (a.word[3] ^ b.word[3])) == 0;
+}
+
+}  // namespace
+
+// What is found beside its line changes places with one of its line, which is then beside its own, or comes home.
+LongEntry* LongWords::find_entry(const LongKey& key) {
+  const std::uint32_t line = lanes_.line_of(key, mask_);
+  LongEntry* const e = lines_[line].entry;
+  LongEntry* const other = lines_[line ^ 1].entry;
+  for (int i = 0; i < 2; ++i)
+    if (same(e[i].key, key)) return e + i;
+  for (int i = 0; i < 2; ++i) {
+    if (!same(other[i].key, key)) continue;
+    std::swap(e[1], other[i]);
+    return e + 1;
+  }
+  return nullptr;
+}
+
+void LongWords::insert(const LongEntry& entry) {
+  const std::uint32_t line = lanes_.line_of(entry.key, mask_);
+  LongEntry* const e = lines_[line].entry;
+  LongEntry* const other = lines_[line ^ 1].entry;
+  LongEntry* const at[] = {e, e + 1, other, other + 1};
+  for (LongEntry* const here : at)
+    if (same(here->key, entry.key)) {
+      *here = entry;
+      return;
+    }
+  for (LongEntry* const here : at)
+    if (here->count == 0) {
+      *here = entry;
+      return;
+    }
+  ++evicted_;
+  e[0] = e[1];
+  e[1] = entry;
+}
+
+void LongWords::consider_growth() {
+  // As WordCache: one place in 32 went to another word, and one look-up in 64 missed.
+  if (lines_ == nullptr || evicted_ < (mask_ + 1) / 16 || mask_ + 1 >= most_) return;
+  const bool earned = missed_ * 64 > looked_up_;
+  looked_up_ = missed_ = evicted_ = 0;
+  if (!earned) return;
+  void* const old_memory = memory_;
+  const std::size_t old_mapped = mapped_;
+  const LongLine* const old = lines_;
+  const std::uint32_t old_count = mask_ + 1;
+  allocate(most_);
+  for (std::uint32_t i = 0; i < old_count; ++i)
+    for (const LongEntry& e : old[i].entry)
+      if (e.count != 0) insert(e);
+  evicted_ = 0;
+  ::munmap(old_memory, old_mapped);
 }
 
 std::uint64_t LongWords::hash_of(const std::uint8_t* text, std::uint32_t size, bool part) {
@@ -23,17 +115,10 @@ std::uint64_t LongWords::hash_of(const std::uint8_t* text, std::uint32_t size, b
   return tt_hash_mix((h ^ word) * TT_HASH_A);
 }
 
-void LongWords::prefetch(const std::uint8_t* text, std::uint32_t size, std::uint64_t readable, bool part) {
-  if (size <= MiddleCache::Key::longest) {
-    const auto* const set = middle_.prefetch(MiddleCache::Key(text, size, readable, part));
-    __builtin_prefetch(set + 1);
-  }
-}
-
-LongWords::Found LongWords::find(const std::uint8_t* text, std::uint32_t size, std::uint64_t readable, bool part) const {
-  if (size <= MiddleCache::Key::longest) {
-    const MiddleCache::Entry* const hit = middle_.find(MiddleCache::Key(text, size, readable, part));
-    if (hit != nullptr) return {hit->ids, hit->count()};
+LongWords::Found LongWords::find(const std::uint8_t* text, std::uint32_t size, bool part) {
+  if (size <= longest_long_word && lines_ != nullptr) {
+    const LongEntry* const e = find_entry(long_key_of(text, size, part));
+    if (e != nullptr) return {e->ids, e->count};
   }
   if (size > longest || places_ == nullptr) return {nullptr, 0};
   const std::uint64_t hash = hash_of(text, size, part);
@@ -52,13 +137,14 @@ LongWords::Found LongWords::find(const std::uint8_t* text, std::uint32_t size, s
   return {nullptr, 0};
 }
 
-void LongWords::remember(const std::uint8_t* text, std::uint32_t size, std::uint64_t readable, bool part,
-                         const std::uint32_t* ids, std::uint32_t count) {
-  if (size <= MiddleCache::Key::longest) {
-    if (count >= 1 && count <= MiddleCache::most_ids) {  // an entry has one at least
-      middle_.insert(MiddleCache::Key(text, size, readable, part), ids, count);
-      return;
-    }
+void LongWords::remember(const std::uint8_t* text, std::uint32_t size, bool part, const std::uint32_t* ids, std::uint32_t count) {
+  if (size <= longest_long_word && count >= 1 && count <= most_long_ids) {
+    ++missed_;
+    if (lines_ == nullptr) allocate(first_);
+    LongEntry entry{long_key_of(text, size, part), {}, count - (TOKTIER_FAULT(cache_full) && count == most_long_ids)};
+    std::memcpy(entry.ids, ids, count * sizeof *ids);
+    insert(entry);
+    return;
   }
   if (size > longest) return;
   if (places_ == nullptr) {
@@ -85,6 +171,9 @@ void LongWords::remember(const std::uint8_t* text, std::uint32_t size, std::uint
   written_ += length;
 }
 
-std::size_t LongWords::bytes() const { return places_ == nullptr ? 0 : places * sizeof(Place) + ring_size; }
+std::size_t LongWords::bytes() const {
+  return (lines_ == nullptr ? 0 : (std::size_t{mask_} + 1) * sizeof(LongLine)) +
+         (places_ == nullptr ? 0 : places * sizeof(Place) + ring_size);
+}
 
 }  // namespace toktier

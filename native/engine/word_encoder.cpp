@@ -23,6 +23,7 @@ WordEncoder::WordEncoder(const Program& program, Level level, WindowSplitter& sp
       tables_{program.pairs, program.byte_symbol},
       level_(level),
       cache_(lanes_, first_lines, most_lines),
+      long_words_(long_lanes(level), std::max(first_lines / 4, 2u), std::max(most_lines / 4, 2u)),
       part_kind_(program.flag(TT_FLAG_IGNORE_MERGES) ? word_part : word_piece),
       cuts_ascii_(program.byte_symbol == nullptr) {}
 
@@ -131,6 +132,7 @@ void WordEncoder::run(std::uint32_t count) {
   merge_queued(w);
   emit(w);
   cache_.consider_growth(count, w.missed_count);
+  long_words_.consider_growth();
 }
 
 void WordEncoder::put(WordValue& value, const std::uint32_t* ids, std::uint32_t count) {
@@ -169,19 +171,13 @@ void WordEncoder::make_by_pieces(const WordWindow& w) {
   }
 }
 
-void WordEncoder::make_longer(const WordWindow& w) {
-  constexpr std::uint32_t ahead = 16;
-  const auto prefetch = [&](std::uint32_t i) {
-    const std::uint32_t span = w.longer[i], begin = w.bound[span];
-    long_words_.prefetch(w.text + begin, w.bound[span + 1] - begin, w.size - begin, is_part(w, span));
-  };
-  for (std::uint32_t i = 0; i < std::min(ahead, w.longer_count); ++i) prefetch(i);
+void WordEncoder::make_longer(WordWindow& w) {
+  long_words_.look_up(w, many_.ids);
   for (std::uint32_t i = 0; i < w.longer_count; ++i) {
-    if (i + ahead < w.longer_count) prefetch(i + ahead);
     const std::uint32_t span = w.longer[i], begin = w.bound[span], size = w.bound[span + 1] - begin;
     const std::uint8_t* const text = w.text + begin;
     const bool part = is_part(w, span);
-    const LongWords::Found found = long_words_.find(text, size, w.size - begin, part);
+    const LongWords::Found found = long_words_.find(text, size, part);
     if (found.ids != nullptr) {
       put(w.value[span], found.ids, found.count);
       continue;
@@ -193,13 +189,13 @@ void WordEncoder::make_longer(const WordWindow& w) {
         continue;
       }
       put(w.value[span], &id, 1);
-      long_words_.remember(text, size, w.size - begin, part, &id, 1);
+      long_words_.remember(text, size, part, &id, 1);
       continue;
     }
     const auto place = static_cast<std::uint32_t>(many_.ids.size());
     pieces_.encode_word(text, size, w.size - begin, part, many_);
-    long_words_.remember(text, size, w.size - begin, part, many_.ids.data() + place,
-                         static_cast<std::uint32_t>(many_.ids.size()) - place);
+    const auto made = static_cast<std::uint32_t>(many_.ids.size()) - place;
+    long_words_.remember(text, size, part, many_.ids.data() + place, made);
     put_made(w.value[span], place);
   }
 }
@@ -269,7 +265,7 @@ void WordEncoder::merge_queued(const WordWindow& w) {
     if (made.size <= longest_word)
       cache_.insert(queued_key_[i], queued_line_[i], made.ids, made.count);
     else
-      long_words_.remember(made.text, made.size, w.size - w.bound[span], is_part(w, span), made.ids, made.count);
+      long_words_.remember(made.text, made.size, is_part(w, span), made.ids, made.count);
   }
   queued_ = 0;
 }

@@ -34,7 +34,7 @@ class WordEncoder {
   void run(std::uint32_t count);
   void make_missed(const WordWindow& w);
   void make_by_pieces(const WordWindow& w);
-  void make_longer(const WordWindow& w);
+  void make_longer(WordWindow& w);
   void queue(const WordWindow& w, std::uint32_t span, const WordKey& key, std::uint32_t line);  // of a short word
   void merge_queued(const WordWindow& w);
   bool is_allowed(std::uint32_t id, bool part) const;

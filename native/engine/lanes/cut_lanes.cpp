@@ -43,8 +43,8 @@ TOKTIER_INLINE Bytes64 look_at(const std::uint8_t* text, std::uint32_t count) {
 #endif
 }
 
-// Bits of the pieces of more than 31 bytes, without the first of each. `start` and `next`: where pieces begin in this word and in the
-// next one. `inside`: the word before ends in such a piece; then whether this one does.
+// Bits of the pieces of more than 31 bytes, without the first of each. `start` and `next`: where pieces begin in this word and in
+// the next one. `inside`: the word before ends in such a piece; then whether this one does.
 TOKTIER_INLINE std::uint64_t in_long_pieces(std::uint64_t start, std::uint64_t next, std::uint64_t& inside) {
   const auto down = [](std::uint64_t low, std::uint64_t high, std::uint32_t by) { return low >> by | high << (64 - by); };
   std::uint64_t near = down(start, next, 1), far = next >> 1;  // a piece begins within 1, 2, 4, 8, 16, 31 bytes behind
@@ -159,8 +159,8 @@ TOKTIER_INLINE std::uint64_t cuts_one_by_one(const TtJoinFilter& t, const std::u
   return cut;
 }
 
-// Words of up to 31 bytes are looked up whole, which costs less than to cut them. Not those of characters of three bytes and more:
-// pieces of Han or kana are phrases, which hardly come again, and their characters do.
+// Words of up to 31 bytes are looked up whole, which costs less than to cut them. Not those with characters of three bytes: pieces
+// of Han or kana are phrases, which hardly come again, and their characters do.
 bool cut(const TtJoinFilter& t, bool ascii, const std::uint8_t* text, std::uint32_t size, const SplitWindow& w,
          std::uint64_t* cuts) {
   std::uint64_t any = 0, wide_before = 0, from3_before = 0, inside = w.begin > 0;
