@@ -271,14 +271,25 @@ void WordEncoder::merge_queued(const WordWindow& w) {
 }
 
 void WordEncoder::emit(const WordWindow& w) {
-  std::uint32_t* out = ids_->room(std::size_t{w.count} * inline_ids + 4);
+  constexpr std::uint32_t at_once = 8;
+  // Those of the window have their places in `many_`, each its own: there is room for all, and some may be read behind them.
+  many_.ids.reserve(many_.ids.size() + at_once);
+  const auto room = [&](std::uint32_t spans) { return ids_->room(std::size_t{spans} * inline_ids + many_.ids.size() + at_once); };
+  std::uint32_t* out = room(w.count);
   const auto taken = [&] { ids_->resize(static_cast<std::size_t>(out - ids_->data())); };
   for (std::uint32_t from = 0; (from = lanes_.emit(w.value, from, w.count, out)) < w.count; ++from) {
     const WordValue& value = w.value[from];
-    taken();
     if (value.ids[2] == word_in_window) {
-      ids_->append(many_.ids.data() + value.ids[0], value.count);
-    } else if (const std::uint32_t* const kept = cache_.in_ring(value)) {
+      const std::uint32_t* const made = many_.ids.data() + value.ids[0];
+      if (value.count <= at_once)
+        std::memcpy(out, made, at_once * sizeof *out);
+      else
+        std::memcpy(out, made, value.count * sizeof *out);
+      out += value.count;
+      continue;
+    }
+    taken();
+    if (const std::uint32_t* const kept = cache_.in_ring(value)) {
       ids_->append(kept, value.count);
     } else {
       // Written over since: made again.
@@ -291,7 +302,7 @@ void WordEncoder::emit(const WordWindow& w) {
       lanes_.list_keys(w, &from, 1, &key, &line);
       cache_.insert(key, line, again_.ids.data(), static_cast<std::uint32_t>(again_.ids.size()));
     }
-    out = ids_->room(std::size_t{w.count - from} * inline_ids + 4);
+    out = room(w.count - from);
   }
   taken();
 }

@@ -159,8 +159,8 @@ TOKTIER_INLINE std::uint64_t cuts_one_by_one(const TtJoinFilter& t, const std::u
   return cut;
 }
 
-// Words of up to 31 bytes are looked up whole, which costs less than to cut them. Not those with characters of three bytes: pieces
-// of Han or kana are phrases, which hardly come again, and their characters do.
+// Words of up to 31 bytes are looked up whole, which costs less than to cut them. Not those with characters of three bytes:
+// pieces of Han or kana are phrases, which hardly come again, and their characters do.
 bool cut(const TtJoinFilter& t, bool ascii, const std::uint8_t* text, std::uint32_t size, const SplitWindow& w,
          std::uint64_t* cuts) {
   std::uint64_t any = 0, wide_before = 0, from3_before = 0, inside = w.begin > 0;
