@@ -43,6 +43,10 @@ TOKTIER_INLINE Bytes64 look_at(const std::uint8_t* text, std::uint32_t count) {
 #endif
 }
 
+// At the baseline level words of every length are cut, so that each pair of characters that the filter knows comes to be tried
+// where the levels are compared with the reference.
+constexpr bool cuts_all = TOKTIER_LANE_IS_BASELINE;
+
 // Bits of the pieces of more than 31 bytes, without the first of each. `start` and `next`: where pieces begin in this word and in
 // the next one. `inside`: the word before ends in such a piece; then whether this one does.
 TOKTIER_INLINE std::uint64_t in_long_pieces(std::uint64_t start, std::uint64_t next, std::uint64_t& inside) {
@@ -179,7 +183,7 @@ bool cut(const TtJoinFilter& t, bool ascii, const std::uint8_t* text, std::uint3
       const std::uint64_t start = w.start[i] | (last && count < 64 ? std::uint64_t{1} << count : 0);
       const std::uint64_t long_ones = in_long_pieces(start, i + 1 < words ? w.start[i + 1] : last, inside);
       candidates &= bytes.wide | bytes.wide << 1 | wide_before;
-      candidates &= long_ones | bytes.from3 | bytes.from3 << 3 | from3_before;
+      if (!cuts_all) candidates &= long_ones | bytes.from3 | bytes.from3 << 3 | from3_before;
       wide_before = bytes.wide >> 63;
       from3_before = bytes.from3 >> 61;
     }

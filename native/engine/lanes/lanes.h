@@ -14,6 +14,10 @@
 #define TOKTIER_LANE_JOIN2(a, b) a##b
 #define TOKTIER_LANE_JOIN(a, b) TOKTIER_LANE_JOIN2(a, b)
 #define TOKTIER_LANE_NAMESPACE TOKTIER_LANE_JOIN(lane_, TOKTIER_LANE)
+// Whether the source is compiled for the level without vectors.
+#define TOKTIER_LANE_NAME2(name) #name
+#define TOKTIER_LANE_NAME(name) TOKTIER_LANE_NAME2(name)
+#define TOKTIER_LANE_IS_BASELINE (TOKTIER_LANE_NAME(TOKTIER_LANE)[0] == 'b')
 // Of a table `name`: its symbol in this level, `name_v3` and the like.
 #define TOKTIER_LANE_TABLE(name) TOKTIER_LANE_JOIN(TOKTIER_LANE_JOIN(name, _), TOKTIER_LANE)
 
