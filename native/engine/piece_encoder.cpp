@@ -3,12 +3,45 @@
 #include "piece_encoder.h"
 
 #include <algorithm>
-#include <functional>
 
 #include "counters.h"
 #include "faults.h"
 
 namespace toktier {
+namespace {
+
+// Symbols of a stretch of bytes that all have one.
+struct ByteSource {
+  const std::uint8_t* text;
+  std::uint32_t count;
+  const std::uint32_t* byte_symbol;
+  std::uint32_t size() const { return count; }
+  std::uint32_t id(std::uint32_t i) const { return byte_symbol[text[i]]; }
+  std::uint32_t same(std::uint32_t i, std::uint32_t j, std::uint32_t most) const {
+    std::uint32_t n = 0;
+    for (std::uint64_t left, right; n + 8 <= most; n += 8) {
+      std::memcpy(&left, text + i + n, 8);
+      std::memcpy(&right, text + j + n, 8);
+      if (left != right) break;
+    }
+    while (n < most && text[i + n] == text[j + n]) ++n;
+    return n;
+  }
+};
+
+struct SymbolSource {
+  const TtSymbol* symbols;
+  std::uint32_t count;
+  std::uint32_t size() const { return count; }
+  std::uint32_t id(std::uint32_t i) const { return symbols[i].id; }
+  std::uint32_t same(std::uint32_t i, std::uint32_t j, std::uint32_t most) const {
+    std::uint32_t n = 0;
+    while (n < most && symbols[i + n].id == symbols[j + n].id) ++n;
+    return n;
+  }
+};
+
+}  // namespace
 
 PieceEncoder::PieceEncoder(const Program& program)
     : program_(program), parts_apart_(program.flag(TT_FLAG_IGNORE_MERGES)), max_piece_(program.conf[TT_CONF_MAX_PIECE]) {}
@@ -157,9 +190,14 @@ void PieceEncoder::emit(std::uint32_t id, std::uint32_t begin, std::uint32_t end
 // Merges symbols_ and emits what is left; `stretch` is what they spell, when it may be remembered.
 void PieceEncoder::merge_and_emit(const Stretch* stretch, std::uint32_t position) {
   auto count = static_cast<std::uint32_t>(symbols_.size());
+  if (count >= WindowMerger::shortest) {  // too long to be remembered
+    merge_in_windows(SymbolSource{symbols_.data(), count}, position, [&](std::uint32_t i) { return symbols_[i - 1].end; });
+    return;
+  }
   TOKTIER_COUNT(merge_steps, count);
   if (TOKTIER_FAULT(small_border) && count == TT_SMALL_PIECE) --count;
-  count = count <= TT_SMALL_PIECE ? tt_merge_small(program_.pairs, symbols_.data(), count) : merge_long(count);
+  count = count <= TT_SMALL_PIECE ? tt_merge_small(program_.pairs, symbols_.data(), count)
+                                  : heap_.merge(program_.pairs, symbols_.data(), count);
   if (stretch != nullptr && count <= WideCache::most_ids) {
     std::uint32_t ids[WideCache::most_ids] = {};
     for (std::uint32_t i = 0; i < count; ++i) ids[i] = symbols_[i].id;
@@ -171,51 +209,15 @@ void PieceEncoder::merge_and_emit(const Stretch* stretch, std::uint32_t position
   }
 }
 
-// A heap of (rank, position) of every pair that merges; an entry is stale when the pair at its position has another rank by
-// now, which also tells its symbols, because symbols only grow. n log n whatever the text.
-std::uint32_t PieceEncoder::merge_long(std::uint32_t count) {
-  links_.resize(count);
-  heap_.clear();
-  const auto look = [&](std::uint32_t i, std::uint32_t after) {
-    TtSymbol& s = symbols_[i];
-    const bool pair = after < count - TOKTIER_FAULT(heap_last_pair);
-    const TtMerge m = pair ? tt_find_merge(program_.pairs, s.id, symbols_[after].id) : TtMerge{TT_NONE, TT_NONE};
-    TOKTIER_COUNT(pair_probes, 1);
-    s.rank = m.rank;
-    s.product = m.product;
-    if (m.rank != TT_NONE) heap_.push(std::uint64_t{m.rank} << 32 | (TOKTIER_FAULT(heap_tie) ? ~i : i));
-    return m.rank != TT_NONE;
-  };
-  const auto later = std::greater<std::uint64_t>();
-  for (std::uint32_t i = 0; i < count; ++i) {
-    if (i + 9 < count) tt_prefetch_merge(program_.pairs, symbols_[i + 8].id, symbols_[i + 9].id);
-    links_[i] = {i + 1, i - 1};  // TT_NONE before the first
-    look(i, i + 1);
+// `end_of`: where a row of so many symbols ends.
+template <typename Source, typename EndOf>
+void PieceEncoder::merge_in_windows(const Source& source, std::uint32_t position, EndOf&& end_of) {
+  const Scratch<LongToken>& tokens = windows_.merge(program_.pairs, heap_, source);
+  for (std::size_t i = 0; i < tokens.size(); ++i) {
+    const std::uint32_t end = end_of(tokens[i].end);
+    emit(tokens[i].id, position, end);
+    position = end;
   }
-  std::make_heap(heap_.data(), heap_.data() + heap_.size(), later);
-  while (!heap_.empty()) {
-    std::pop_heap(heap_.data(), heap_.data() + heap_.size(), later);
-    const std::uint64_t top = heap_[heap_.size() - 1];
-    heap_.resize(heap_.size() - 1);
-    TOKTIER_COUNT(merge_steps, 1);
-    const auto at = static_cast<std::uint32_t>(TOKTIER_FAULT(heap_tie) ? ~top : top);
-    TtSymbol& s = symbols_[at];
-    if (s.rank != top >> 32) continue;
-    const std::uint32_t gone = links_[at].next, after = links_[gone].next, before = links_[at].previous;
-    s.id = s.product;
-    s.end = symbols_[gone].end;
-    symbols_[gone].rank = TT_NONE;
-    links_[at].next = after;
-    if (after < count) {
-      links_[after].previous = at;
-      tt_prefetch_merge(program_.pairs, s.id, symbols_[after].id);
-    }
-    if (before != TT_NONE && look(before, at)) std::push_heap(heap_.data(), heap_.data() + heap_.size(), later);
-    if (look(at, after)) std::push_heap(heap_.data(), heap_.data() + heap_.size(), later);
-  }
-  std::uint32_t kept = 0;
-  for (std::uint32_t i = 0; i < count; i = links_[i].next) symbols_[kept++] = symbols_[i];
-  return kept;
 }
 
 // A piece of a byte-level model whose bytes all have symbols.
@@ -235,6 +237,11 @@ void PieceEncoder::encode_bytes(std::uint32_t size, bool is_piece) {
 
 void PieceEncoder::byte_part(const Stretch& s, bool looked_up) {
   if (!looked_up && look_up(s)) return;
+  if (s.size >= WindowMerger::shortest) {
+    const ByteSource source{text_ + s.begin, s.size, program_.byte_symbol};
+    merge_in_windows(source, s.position, [&](std::uint32_t end) { return s.position + end; });
+    return;
+  }
   symbols_.resize(s.size);
   for (std::uint32_t i = 0; i < s.size; ++i) {
     symbols_[i].id = program_.byte_symbol[text_[s.begin + i]];
@@ -340,13 +347,13 @@ void PieceEncoder::close_part(bool is_piece) {
   merge_and_emit(part_.contiguous ? &stretch : nullptr, part_.position);
 }
 
-std::size_t PieceEncoder::bytes() const { return symbols_.bytes() + links_.bytes() + mapping_.bytes() + heap_.bytes(); }
+std::size_t PieceEncoder::bytes() const { return symbols_.bytes() + mapping_.bytes() + heap_.bytes() + windows_.bytes(); }
 
 void PieceEncoder::release() {
   symbols_.release();
-  links_.release();
   mapping_.release();
   heap_.release();
+  windows_.release();
 }
 
 }  // namespace toktier

@@ -1,6 +1,7 @@
 // One piece of text to ids: whole-piece table, then merges. Long pieces are first cut where no merge can cross, short results
 // are remembered. What a piece is was decided before (splitter.h); added tokens are not known here.
 #pragma once
+#include "long_piece.h"
 #include "piece_cache.h"
 #include "program.h"
 #include "scratch.h"
@@ -58,7 +59,8 @@ class PieceEncoder {
   bool emit_from(const Cache& cache, const Stretch& stretch);
   void emit(std::uint32_t id, std::uint32_t begin, std::uint32_t end);
   void merge_and_emit(const Stretch* stretch, std::uint32_t position);
-  std::uint32_t merge_long(std::uint32_t count);
+  template <typename Source, typename EndOf>
+  void merge_in_windows(const Source& source, std::uint32_t position, EndOf&& end_of);
 
   const Program& program_;
   const bool parts_apart_;  // a part may not use the entries of whole pieces
@@ -75,13 +77,10 @@ class PieceEncoder {
   const std::uint32_t* mapped_ = nullptr;  // position → byte of the piece, when positions are not bytes
   Part part_;
 
-  struct Link {
-    std::uint32_t next, previous;
-  };
   Scratch<TtSymbol> symbols_;
-  Scratch<Link> links_;
   Scratch<std::uint32_t> mapping_;
-  Scratch<std::uint64_t> heap_;
+  HeapMerger heap_;
+  WindowMerger windows_;
 };
 
 }  // namespace toktier
