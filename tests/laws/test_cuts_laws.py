@@ -18,6 +18,7 @@ from tests.support.boundary_cases import (
     random_tables,
     reference_spans,
 )
+from tests.support.tiers import blocks_of_seeds
 from toktier.program.cuts import Cuts, static_cuts
 from toktier.program.equivalence import first_difference
 from toktier.program.interpret import run_token_automaton, run_two_pass
@@ -80,11 +81,10 @@ def test_law_reference_splits_the_sides_of_a_cut_as_it_splits_the_whole(case: Sp
     check_cuts_against_reference(case, count=6_000, seed=11)
 
 
-@pytest.mark.ci
+@pytest.mark.parametrize("seed", blocks_of_seeds(3, in_ci=1))
 @parametrize_cases()
-def test_law_reference_splits_the_sides_of_a_cut_as_it_splits_the_whole_at_length(case: SplitCase) -> None:
-    for seed in range(3):
-        check_cuts_against_reference(case, count=10_000, seed=seed)
+def test_law_reference_splits_the_sides_of_a_cut_as_it_splits_the_whole_at_length(case: SplitCase, seed: int) -> None:
+    check_cuts_against_reference(case, count=10_000, seed=seed)
 
 
 @parametrize_cases()
