@@ -22,7 +22,7 @@
 #elif defined(__AVX2__)
 #define TOKTIER_BYTE_VECTOR 32
 #include <immintrin.h>
-#elif defined(__SSSE3__)
+#elif defined(__SSE4_1__) && defined(__SSSE3__)
 #define TOKTIER_BYTE_VECTOR 16
 #include <immintrin.h>
 #elif defined(__aarch64__) && TOKTIER_LANE_WORD_(TOKTIER_LANE)
@@ -76,12 +76,17 @@ struct Table64 {
 
 using Bytes = __m256i;
 TOKTIER_VECTOR_CALL Bytes load(const std::uint8_t* p) { return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)); }
+TOKTIER_VECTOR_CALL void store(std::uint8_t* p, Bytes a) { _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), a); }
 TOKTIER_VECTOR_CALL Bytes fill(std::uint8_t b) { return _mm256_set1_epi8(static_cast<char>(b)); }
 TOKTIER_VECTOR_CALL Bytes both(Bytes a, Bytes b) { return _mm256_and_si256(a, b); }
 TOKTIER_VECTOR_CALL Bytes either(Bytes a, Bytes b) { return _mm256_or_si256(a, b); }
 TOKTIER_VECTOR_CALL Bytes differ(Bytes a, Bytes b) { return _mm256_xor_si256(a, b); }
 TOKTIER_VECTOR_CALL Bytes high_nibble(Bytes a) { return _mm256_and_si256(_mm256_srli_epi16(a, 4), fill(15)); }
 TOKTIER_VECTOR_CALL Bytes less_or_zero(Bytes a, Bytes b) { return _mm256_subs_epu8(a, b); }
+TOKTIER_VECTOR_CALL Bytes more_or_all(Bytes a, Bytes b) { return _mm256_adds_epu8(a, b); }
+// Where the top bit of `second` is set, b, else a; and bit 4 of each byte as its top bit, beside bits that mean nothing.
+TOKTIER_VECTOR_CALL Bytes choose(Bytes a, Bytes b, Bytes second) { return _mm256_blendv_epi8(a, b, second); }
+TOKTIER_VECTOR_CALL Bytes bit4_on_top(Bytes a) { return _mm256_slli_epi16(a, 3); }
 TOKTIER_VECTOR_CALL std::uint64_t negative(Bytes a) { return static_cast<std::uint32_t>(_mm256_movemask_epi8(a)); }
 TOKTIER_VECTOR_CALL std::uint64_t equal(Bytes a, Bytes b) { return negative(_mm256_cmpeq_epi8(a, b)); }
 TOKTIER_VECTOR_CALL std::uint64_t nonzero(Bytes a) { return equal(a, fill(0)) ^ 0xFFFFFFFFull; }
@@ -96,7 +101,7 @@ struct Table64 {
   TOKTIER_VECTOR_CALL explicit Table64(const std::uint8_t* table) : a(table), b(table + 16), c(table + 32), d(table + 48) {}
   // An index outside of a quarter gets its high bit set, which makes the shuffle give 0.
   TOKTIER_VECTOR_CALL static Bytes in_quarter(Bytes i, std::uint8_t quarter) {
-    return _mm256_adds_epu8(_mm256_xor_si256(i, fill(quarter)), fill(0x70));
+    return more_or_all(differ(i, fill(quarter)), fill(0x70));
   }
   TOKTIER_VECTOR_CALL Bytes operator[](Bytes i) const {
     i = both(i, fill(63));
@@ -108,12 +113,18 @@ struct Table64 {
 
 using Bytes = uint8x16_t;
 TOKTIER_VECTOR_CALL Bytes load(const std::uint8_t* p) { return vld1q_u8(p); }
+TOKTIER_VECTOR_CALL void store(std::uint8_t* p, Bytes a) { vst1q_u8(p, a); }
 TOKTIER_VECTOR_CALL Bytes fill(std::uint8_t b) { return vdupq_n_u8(b); }
 TOKTIER_VECTOR_CALL Bytes both(Bytes a, Bytes b) { return vandq_u8(a, b); }
 TOKTIER_VECTOR_CALL Bytes either(Bytes a, Bytes b) { return vorrq_u8(a, b); }
 TOKTIER_VECTOR_CALL Bytes differ(Bytes a, Bytes b) { return veorq_u8(a, b); }
 TOKTIER_VECTOR_CALL Bytes high_nibble(Bytes a) { return vshrq_n_u8(a, 4); }
 TOKTIER_VECTOR_CALL Bytes less_or_zero(Bytes a, Bytes b) { return vqsubq_u8(a, b); }
+TOKTIER_VECTOR_CALL Bytes choose(Bytes a, Bytes b, Bytes second) {
+  return vbslq_u8(vcltzq_s8(vreinterpretq_s8_u8(second)), b, a);
+}
+TOKTIER_VECTOR_CALL Bytes bit4_on_top(Bytes a) { return vshlq_n_u8(a, 3); }
+TOKTIER_VECTOR_CALL Bytes more_or_all(Bytes a, Bytes b) { return vqaddq_u8(a, b); }
 // One bit of each lane that is all ones.
 TOKTIER_VECTOR_CALL std::uint64_t bits_of(uint8x16_t lanes) {
   const uint8x16_t weights = {1, 2, 4, 8, 16, 32, 64, 128, 1, 2, 4, 8, 16, 32, 64, 128};
@@ -139,12 +150,16 @@ struct Table64 {
 
 using Bytes = __m128i;
 TOKTIER_VECTOR_CALL Bytes load(const std::uint8_t* p) { return _mm_loadu_si128(reinterpret_cast<const __m128i*>(p)); }
+TOKTIER_VECTOR_CALL void store(std::uint8_t* p, Bytes a) { _mm_storeu_si128(reinterpret_cast<__m128i*>(p), a); }
 TOKTIER_VECTOR_CALL Bytes fill(std::uint8_t b) { return _mm_set1_epi8(static_cast<char>(b)); }
 TOKTIER_VECTOR_CALL Bytes both(Bytes a, Bytes b) { return _mm_and_si128(a, b); }
 TOKTIER_VECTOR_CALL Bytes either(Bytes a, Bytes b) { return _mm_or_si128(a, b); }
 TOKTIER_VECTOR_CALL Bytes differ(Bytes a, Bytes b) { return _mm_xor_si128(a, b); }
 TOKTIER_VECTOR_CALL Bytes high_nibble(Bytes a) { return _mm_and_si128(_mm_srli_epi16(a, 4), fill(15)); }
 TOKTIER_VECTOR_CALL Bytes less_or_zero(Bytes a, Bytes b) { return _mm_subs_epu8(a, b); }
+TOKTIER_VECTOR_CALL Bytes more_or_all(Bytes a, Bytes b) { return _mm_adds_epu8(a, b); }
+TOKTIER_VECTOR_CALL Bytes choose(Bytes a, Bytes b, Bytes second) { return _mm_blendv_epi8(a, b, second); }
+TOKTIER_VECTOR_CALL Bytes bit4_on_top(Bytes a) { return _mm_slli_epi16(a, 3); }
 TOKTIER_VECTOR_CALL std::uint64_t negative(Bytes a) { return static_cast<std::uint32_t>(_mm_movemask_epi8(a)); }
 TOKTIER_VECTOR_CALL std::uint64_t equal(Bytes a, Bytes b) { return negative(_mm_cmpeq_epi8(a, b)); }
 TOKTIER_VECTOR_CALL std::uint64_t nonzero(Bytes a) { return equal(a, fill(0)) ^ 0xFFFFull; }
@@ -157,7 +172,7 @@ struct Table64 {
   Table16 a, b, c, d;
   TOKTIER_VECTOR_CALL explicit Table64(const std::uint8_t* table) : a(table), b(table + 16), c(table + 32), d(table + 48) {}
   TOKTIER_VECTOR_CALL static Bytes in_quarter(Bytes i, std::uint8_t quarter) {
-    return _mm_adds_epu8(_mm_xor_si128(i, fill(quarter)), fill(0x70));
+    return more_or_all(differ(i, fill(quarter)), fill(0x70));
   }
   TOKTIER_VECTOR_CALL Bytes operator[](Bytes i) const {
     i = both(i, fill(63));

@@ -1,16 +1,15 @@
-// The steps of split_lanes.h, each scalar and, where the level has them, with byte shuffles of 16 or 64 entries.
+// The steps of split_lanes.h: on registers of 64 bytes that may be permuted and compressed, on those of byte_vector.h with tables
+// of sixteen, and scalar.
 #include "split_lanes.h"
 
+#include "byte_vector.h"
 #include "engine/faults.h"
 #include "shared/trie.h"
 #include "shared/utf8.h"
 
-#if defined(__x86_64__) && (defined(__SSSE3__) || defined(__AVX2__))
+#ifdef __BMI2__
 #include <immintrin.h>
 #endif
-
-// GCC 12 says of the undefined operands inside its own vector functions that they may be used uninitialized.
-#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
 
 namespace toktier {
 namespace TOKTIER_LANE_NAMESPACE {
@@ -47,7 +46,8 @@ inline u32 classify_scalar(const SplitTables& t, const u8* text, u32 n, u8* clas
       continue;
     } else {
       const u8 cls = t.lead[byte & 0x7F];
-      classes[count++] = TOKTIER_FAULT(split_straddle) && i == 63 ? t.ascii['!'] : cls != SplitTables::mixed ? cls : class_at(t, text + i);
+      const bool faulty = TOKTIER_FAULT(split_straddle) && i == 63;
+      classes[count++] = faulty ? t.ascii['!'] : cls != SplitTables::mixed ? cls : class_at(t, text + i);
     }
     bits |= u64{1} << i;
   }
@@ -72,8 +72,6 @@ inline u32 decide_scalar(const SplitTables& t, const u8* stream, u32 n, u64& sta
 }
 
 #if defined(__AVX512VBMI2__)
-
-inline __m512i load(const void* p) { return _mm512_loadu_si512(p); }
 
 // The 64 characters that share all bytes but the last stand side by side in the trie.
 inline __m512i page(const SplitTables& t, u32 first) {
@@ -175,88 +173,47 @@ u32 decide(const SplitTables& t, const u8* stream, u32 count, u64* start, u64* d
 
 #else
 
-#if defined(__AVX2__)
-using Vector = __m256i;
-constexpr u32 width = 32;
-inline Vector load(const u8* p) { return _mm256_loadu_si256(reinterpret_cast<const Vector*>(p)); }
-inline void store(u8* p, Vector v) { _mm256_storeu_si256(reinterpret_cast<Vector*>(p), v); }
-inline Vector table16(const u8* p) { return _mm256_broadcastsi128_si256(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))); }
-inline Vector shuffle(Vector table, Vector index) { return _mm256_shuffle_epi8(table, index); }
-inline Vector all_of(u8 byte) { return _mm256_set1_epi8(static_cast<char>(byte)); }
-inline Vector both(Vector a, Vector b) { return _mm256_and_si256(a, b); }
-inline Vector either(Vector a, Vector b) { return _mm256_or_si256(a, b); }
-inline Vector differ(Vector a, Vector b) { return _mm256_xor_si256(a, b); }
-inline Vector add_saturated(Vector a, Vector b) { return _mm256_adds_epu8(a, b); }
-inline Vector choose(Vector a, Vector b, Vector by_top_bit) { return _mm256_blendv_epi8(a, b, by_top_bit); }
-inline Vector up3(Vector a) { return _mm256_slli_epi16(a, 3); }
-inline u32 top_bits(Vector v) { return static_cast<u32>(_mm256_movemask_epi8(v)); }
-inline u32 zeros(Vector v) { return static_cast<u32>(_mm256_movemask_epi8(_mm256_cmpeq_epi8(v, _mm256_setzero_si256()))); }
-#define TOKTIER_SHUFFLES 1
-#elif defined(__SSE4_1__) && defined(__SSSE3__)
-using Vector = __m128i;
-constexpr u32 width = 16;
-inline Vector load(const u8* p) { return _mm_loadu_si128(reinterpret_cast<const Vector*>(p)); }
-inline void store(u8* p, Vector v) { _mm_storeu_si128(reinterpret_cast<Vector*>(p), v); }
-inline Vector table16(const u8* p) { return load(p); }
-inline Vector shuffle(Vector table, Vector index) { return _mm_shuffle_epi8(table, index); }
-inline Vector all_of(u8 byte) { return _mm_set1_epi8(static_cast<char>(byte)); }
-inline Vector both(Vector a, Vector b) { return _mm_and_si128(a, b); }
-inline Vector either(Vector a, Vector b) { return _mm_or_si128(a, b); }
-inline Vector differ(Vector a, Vector b) { return _mm_xor_si128(a, b); }
-inline Vector add_saturated(Vector a, Vector b) { return _mm_adds_epu8(a, b); }
-inline Vector choose(Vector a, Vector b, Vector by_top_bit) { return _mm_blendv_epi8(a, b, by_top_bit); }
-inline Vector up3(Vector a) { return _mm_slli_epi16(a, 3); }
-inline u32 top_bits(Vector v) { return static_cast<u32>(_mm_movemask_epi8(v)); }
-inline u32 zeros(Vector v) { return static_cast<u32>(_mm_movemask_epi8(_mm_cmpeq_epi8(v, _mm_setzero_si128()))); }
-#define TOKTIER_SHUFFLES 1
-#endif
+#if TOKTIER_BYTE_VECTOR
 
-#if defined(TOKTIER_SHUFFLES)
-
-// Of 64 ASCII bytes. A shuffle knows 16 entries: eight of them, each silent (index ≥ 0x80) but for bytes of its own sixteen.
+// Of 64 ASCII bytes.
 inline void classify_ascii(const SplitTables& t, const u8* text, u8* classes) {
-  for (u32 i = 0; i < 64; i += width) {
-    const Vector x = load(text + i);
-    Vector cls = all_of(0);
-    for (u32 k = 0; k < 8 - u32{TOKTIER_FAULT(level_vector)}; ++k) {
-      const Vector index = add_saturated(differ(x, all_of(static_cast<u8>(k << 4))), all_of(0x70));
-      cls = either(cls, shuffle(table16(t.ascii + 16 * k), index));
-    }
+  const Table64 low(t.ascii), high(t.ascii + 64);
+  for (u32 i = 0; i < 64; i += vector_size) {
+    const Bytes x = load(text + i);
+    Bytes cls = choose(low[x], high[x], more_or_all(x, fill(0x40)));
+    if (TOKTIER_FAULT(level_vector)) cls = choose(cls, fill(0), more_or_all(x, fill(0x10)));
     store(classes + i, cls);
   }
 }
 
-inline bool is_ascii(const u8* text) {
-  u32 high = 0;
-  for (u32 i = 0; i < 64; i += width) high |= top_bits(load(text + i));
-  return high == 0;
+inline bool is_ascii(const u8* text) { return mask64(text, [](const u8* p) { return negative(load(p)); }) == 0; }
+
+inline Bytes look_up(const u8* table, Bytes c, Bytes upper, bool two) {
+  const Bytes low = Table16(table)[c];
+  return two ? choose(low, Table16(table + 16)[c], upper) : low;
 }
 
-inline Vector look_up(const u8* table, Vector c, Vector c3, bool two) {
-  const Vector low = shuffle(table16(table), c);
-  return two ? choose(low, shuffle(table16(table + 16), c), c3) : low;
-}
-
-inline u32 holds(const SplitTables& t, u32 set, const Vector* c, const Vector* c3, bool two) {
-  Vector v = look_up(t.terms[set][0], c[0], c3[0], two);
-  for (u32 p = 1; p < 5; ++p) v = both(v, look_up(t.terms[set][p], c[p], c3[p], two));
-  return ~zeros(v);
+inline u64 holds(const SplitTables& t, u32 set, const Bytes* c, const Bytes* upper, bool two) {
+  Bytes v = look_up(t.terms[set][0], c[0], upper[0], two);
+  for (u32 p = 1; p < 5; ++p) v = both(v, look_up(t.terms[set][p], c[p], upper[p], two));
+  return nonzero(v);
 }
 
 inline u32 decide_block(const SplitTables& t, const u8* stream, u32 n, u64& start, u64& dropped, u64& undecided) {
   const bool two = t.n_class >= 16;
   u64 s = 0, d = 0, u = 0;
-  for (u32 i = 0; i < n; i += width) {
-    Vector c[5], c3[5];
+  for (u32 i = 0; i < n; i += vector_size) {
+    // A shuffle of sixteen takes the low four bits of a class; the fifth one says which of two.
+    Bytes c[5], upper[5];
     for (u32 p = 0; p < 5; ++p) {
-      c[p] = load(stream + i + p);
-      c3[p] = up3(c[p]);
+      const Bytes classes = load(stream + i + p);
+      upper[p] = bit4_on_top(classes);
+      c[p] = both(classes, fill(15));
     }
-    constexpr u64 mask = (u64{1} << width) - 1;
     for (u32 set = SplitTables::undecided; set < SplitTables::undecided + t.undecided_sets; ++set)
-      u |= (holds(t, set, c, c3, two) & mask) << i;
-    for (u32 set = SplitTables::starts; set < t.start_sets; ++set) s |= (holds(t, set, c, c3, two) & mask) << i;
-    if (t.any_drops) d |= (holds(t, SplitTables::drops, c, c3, two) & mask) << i;
+      u |= holds(t, set, c, upper, two) << i;
+    for (u32 set = SplitTables::starts; set < t.start_sets; ++set) s |= holds(t, set, c, upper, two) << i;
+    if (t.any_drops) d |= holds(t, SplitTables::drops, c, upper, two) << i;
   }
   const u64 all = low_bits(n);
   undecided = u &= TOKTIER_FAULT(split_undecided) ? all >> 1 : all;
@@ -272,7 +229,7 @@ u32 classify(const SplitTables& t, const u8* text, u32 begin, u32 end, u32, u8* 
   bool only = true;
   for (u32 at = begin; at < end; at += 64) {
     const u32 n = end - at < 64 ? end - at : 64;
-#if defined(TOKTIER_SHUFFLES)
+#if TOKTIER_BYTE_VECTOR
     if (n == 64 && is_ascii(text + at)) {
       classify_ascii(t, text + at, classes + count);
       *lead++ = ~u64{0};
@@ -292,7 +249,7 @@ u32 decide(const SplitTables& t, const u8* stream, u32 count, u64* start, u64* d
   u32 facts = 0;
   for (u32 i = 0; i < count; i += 64) {
     const u32 n = count - i < 64 ? count - i : 64;
-#if defined(TOKTIER_SHUFFLES)
+#if TOKTIER_BYTE_VECTOR
     if (t.n_class < 32) {
       facts |= decide_block(t, stream + i, n, start[i / 64], dropped[i / 64], undecided[i / 64]);
       continue;
