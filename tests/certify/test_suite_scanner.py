@@ -71,11 +71,12 @@ def test_the_edges_are_those_of_the_sources() -> None:
     (four,) = numbers(f"{lanes}/transcode_lanes.cpp", r"lanes_of_four = (\d+);")
     assert {four if step == "lanes_of_four" else int(step) for step in steps} == set(EDGES["units of a register"])
     ahead = numbers("native/engine/piece_encoder.cpp", r"ahead = (\d+);")
-    assert ahead + numbers(f"{lanes}/word_lanes.cpp", r"block = (\d+);") == EDGES["pieces looked up together"]
+    few = numbers("native/engine/word_encoder.h", r"few = (\d+);")
+    assert ahead + few + numbers(f"{lanes}/word_lanes.cpp", r"block = (\d+);") == EDGES["pieces looked up together"]
     assert numbers("native/engine/word_encoder.h", r"full = (\d+);") == EDGES["pieces of a run"]
     assert numbers("native/engine/split_windows.h", r"window_bytes = (\d+);") == EDGES["bytes of a window"]
-    made = numbers("native/engine/word_encoder.cpp", r"ahead = (\d+);")
-    assert made + numbers("native/engine/word_encoder.h", r"batch = (\d+);") == EDGES["words made together"]
+    assert numbers(f"{lanes}/long_lanes.cpp", r"block = (\d+);") == EDGES["words made together"]
+    assert numbers("native/engine/word_encoder.h", r"batch = (\d+);") == EDGES["words made together"]
     assert numbers(f"{lanes}/word_lanes.h", r"most_found = (\d+);") == EDGES["words made together"][-1:]
     turns = numbers(f"{lanes}/merge_lanes.cpp", r"lanes = (\d+);")
     few, most = numbers(f"{lanes}/merge_lanes.cpp", r"few = (\d+), most = (\d+);")
@@ -83,7 +84,9 @@ def test_the_edges_are_those_of_the_sources() -> None:
     assert (*turns, few, groups // 2, groups, most) == EDGES["words merged together"]
     assert numbers("native/engine/splitter.h", r"boundary_lot = (\d+);") == EDGES["boundaries in a lot"]
     merged = numbers(f"{lanes}/merge_lanes.h", r"longest_merged = (\d+);")
-    assert merged + numbers("kernels/shared/bpe.h", r"TT_SMALL_PIECE = (\d+);") == EDGES["symbols of a small merge"]
+    (small,) = numbers("kernels/shared/bpe.h", r"TT_SMALL_PIECE = (\d+);")
+    (times,) = numbers("native/engine/long_piece.h", r"shortest = (\d+) \* narrowest;")
+    assert (*merged, small, times * small) == EDGES["symbols of a small merge"]
     assert numbers("native/engine/normalizer.cpp", r"lowered\[(\d+)\];") == EDGES["bytes lowered together"]
     assert numbers("native/bind/bind.h", r"kReleaseGilFrom = (\d+);") == EDGES["bytes with the interpreter's lock held"]
 
@@ -94,7 +97,9 @@ def test_the_caches_are_those_of_the_sources() -> None:
     assert tuple(int(words) * 8 - 1 for words, _, _ in caches) == EDGES["bytes of cached pieces"]
     assert numbers("native/engine/word_key.h", r"longest_word = (\d+);") == EDGES["bytes of cached pieces"][:1]
     inline = numbers("native/engine/word_key.h", r"inline_ids = (\d+);")
-    assert inline + tuple(int(ids) for _, ids, _ in caches) == EDGES["ids of cached pieces"]
+    longer = numbers("native/engine/long_key.h", r"most_long_ids = (\d+);")
+    assert inline + longer + tuple(int(ids) for _, ids, _ in caches) == EDGES["ids of cached pieces"]
+    assert numbers("native/engine/long_key.h", r"longest_long_word = (\d+);") == EDGES["bytes of cached pieces"][1:2]
     first, most = numbers("native/engine/word_cache.h", r"first_lines = 1u << (\d+), most_lines = 1u << (\d+);")
     assert (2 << first, 2 << most) == (edges.FIRST_WORDS, edges.CACHED_WORDS)
     assert 1 << numbers("native/engine/word_cache.h", r"ring_size = 1u << (\d+);")[0] == edges.RING_IDS

@@ -15,21 +15,24 @@ EDGES: dict[str, tuple[int, ...]] = {
     "bytes of a block": (64, 256),  # lanes/scan_lanes.cpp, `block` and four of them; split_windows.h, words of bits
     "bytes of a window": (4096,),  # native/engine/split_windows.h, `window_bytes`
     "units of a register": (4, 8, 16, 32),  # lanes/transcode_lanes.cpp: four-, two- and one-byte units, by level
-    "pieces looked up together": (32, 256),  # native/engine/piece_encoder.cpp, `ahead`; lanes/word_lanes.cpp, `block`
+    # native/engine/piece_encoder.cpp, `ahead`; word_encoder.h, `few`; lanes/word_lanes.cpp, `block`
+    "pieces looked up together": (32, 64, 256),
     "pieces of a run": (2048,),  # native/engine/word_encoder.h, `full`
-    "words made together": (16, 64),  # word_encoder.cpp, `ahead`; word_encoder.h, `batch`
+    "words made together": (64,),  # lanes/long_lanes.cpp, `block`; word_encoder.h, `batch`
     "words merged together": (6, 14, 16, 32, 64),  # lanes/merge_lanes.cpp: `lanes`, `few`, two groups of 16, `most`
     "boundaries in a lot": (1024,),  # native/engine/splitter.h, `boundary_lot`
-    "bytes of cached pieces": (15, 31, 63),  # native/engine/piece_cache.h, PieceKey<2, 4, 8>::longest
+    "bytes of cached pieces": (15, 31, 63),  # native/engine/piece_cache.h, PieceKey<2, 4, 8>::longest; long_key.h
     "bytes of a remembered word": (4096,),  # native/engine/long_words.h, `longest`
-    "ids of cached pieces": (3, 4, 8, 16),  # native/engine/word_key.h, `inline_ids`; piece_cache.h, `most_ids`
-    "symbols of a small merge": (32, 48),  # lanes/merge_lanes.h, `longest_merged`; kernels/shared/bpe.h, TT_SMALL_PIECE
+    # native/engine/word_key.h, `inline_ids`; long_key.h, `most_long_ids`; piece_cache.h, `most_ids`
+    "ids of cached pieces": (3, 7, 4, 8, 16),
+    # lanes/merge_lanes.h, `longest_merged`; kernels/shared/bpe.h, TT_SMALL_PIECE; long_piece.h, `shortest`, twice that
+    "symbols of a small merge": (32, 48, 96),
     "bytes lowered together": (256,),  # native/engine/normalizer.cpp, `lowered`
     "bytes with the interpreter's lock held": (2048,),  # native/bind/bind.h, kReleaseGilFrom
 }
 KEPT_BYTES = 1 << 20  # native/engine/encoder.cpp, kept_bytes: larger buffers are given back
 FIRST_WORDS = 2 << 15  # words that the cache begins with, word_cache.h, first_lines: more make it grow
-CACHED_WORDS = 2 << 17  # and the most it has, most_lines: more push others out
+CACHED_WORDS = 2 << 16  # and the most it has, most_lines: more push others out
 RING_IDS = 1 << 17  # word_cache.h, ring_size: ids of words that have more than an entry holds
 LONG_PAIRS = 1 << 12  # native/engine/long_words.h, places in pairs
 LONG_TEXT = 1 << 18  # native/bind/batch_call.h, kLongText: from here on threads share one text
@@ -99,7 +102,7 @@ def random_words(rng: random.Random, count: int, length: int) -> list[str]:
 
 def batches(rng: random.Random) -> Iterator[str]:
     """As many new words of each length as are made and merged together; again, and among others, in the same text."""
-    edges = (*EDGES["words made together"], *EDGES["words merged together"], 128)
+    edges = (16, *EDGES["words made together"], *EDGES["words merged together"], 128)
     for count in around(edges, 2):
         for length in (9, 14, 22):
             yield " ".join(random_words(rng, max(1, count), length))

@@ -181,7 +181,7 @@ def _runs(subject: Subject, seed: int) -> Iterator[str]:
 
 def _piece_counts() -> Iterator[str]:
     """As many small pieces of each kind as blocks and lots hold, and a long piece at each place of a block."""
-    (ahead, block), (lot,) = EDGES["pieces looked up together"], EDGES["boundaries in a lot"]
+    (ahead, _, block), (lot,) = EDGES["pieces looked up together"], EDGES["boundaries in a lot"]
     (run,), (window,) = EDGES["pieces of a run"], EDGES["bytes of a window"]
     for unit in (" a", "1", ".a", " the", "\n", " 1", "é ", "'s", "中 ", "😀 "):
         for count in (*around((ahead, 2 * ahead, block, 2 * block), 2), *around((lot, 2 * lot), 5)):
