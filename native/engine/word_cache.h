@@ -10,7 +10,7 @@ namespace toktier {
 
 class WordCache {
  public:
-  static constexpr std::uint32_t first_lines = 1u << 15, most_lines = 1u << 16;  // 2 MiB, 4 MiB
+  static constexpr std::uint32_t first_lines = 1u << 15, most_lines = 1u << 17;  // 2 MiB, 8 MiB
 
   // Powers of two.
   WordCache(const WordLanes& lanes, std::uint32_t first, std::uint32_t most);

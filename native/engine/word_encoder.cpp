@@ -23,7 +23,7 @@ WordEncoder::WordEncoder(const Program& program, Level level, WindowSplitter& sp
       tables_{program.pairs, program.byte_symbol},
       level_(level),
       cache_(lanes_, first_lines, most_lines),
-      long_words_(long_lanes(level), std::max(first_lines / 4, 2u), std::max(most_lines / 2, 2u)),
+      long_words_(long_lanes(level), std::max(first_lines / 4, 2u), std::max(most_lines / 4, 2u)),
       part_kind_(program.flag(TT_FLAG_IGNORE_MERGES) ? word_part : word_piece),
       cuts_ascii_(program.byte_symbol == nullptr) {}
 

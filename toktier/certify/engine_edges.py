@@ -32,7 +32,7 @@ EDGES: dict[str, tuple[int, ...]] = {
 }
 KEPT_BYTES = 1 << 20  # native/engine/encoder.cpp, kept_bytes: larger buffers are given back
 FIRST_WORDS = 2 << 15  # words that the cache begins with, word_cache.h, first_lines: more make it grow
-CACHED_WORDS = 2 << 16  # and the most it has, most_lines: more push others out
+CACHED_WORDS = 2 << 17  # and the most it has, most_lines: more push others out
 RING_IDS = 1 << 17  # word_cache.h, ring_size: ids of words that have more than an entry holds
 LONG_PAIRS = 1 << 12  # native/engine/long_words.h, places in pairs
 LONG_TEXT = 1 << 18  # native/bind/batch_call.h, kLongText: from here on threads share one text
@@ -125,9 +125,9 @@ def crowds(rng: random.Random) -> Iterator[str]:
 
 
 def overflows(rng: random.Random) -> Iterator[str]:
-    """So many words that the first cache, four places a hash, is crowded and grows, and more ids than its ring has room
+    """So many words that the first cache has to give up a third of them and grows, and more ids than its ring has room
     for; then the first of them again. None is so long that threads share it, each with a cache of its own."""
-    texts = [random_words(rng, FIRST_WORDS // 4, 12) for _ in range(3)]
+    texts = [random_words(rng, FIRST_WORDS // 4, 12) for _ in range(7)]
     yield from (" ".join(words) for words in texts)
     yield " ".join(texts[0][:4096])
 
