@@ -124,6 +124,13 @@ def test_every_straddler_lies_at_every_place_of_an_edge() -> None:
             assert places >= set(range(-3, 4)), (straddler, period)
 
 
+def test_what_is_longer_than_a_block_straddles_too() -> None:
+    token = "▁" * 31
+    made = next(iter(edges.straddles([token], [64]))).encode()
+    places = {(at + 93) % 64 for at in range(len(made)) if made.startswith(token.encode(), at)}
+    assert len(places) == 64
+
+
 def test_what_is_to_overflow_does() -> None:
     """Ids of words that an entry cannot hold, and words that share a place."""
     subject = Subject(MINI)

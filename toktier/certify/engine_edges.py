@@ -78,12 +78,13 @@ def straddles(texts: Iterable[str], periods: Iterable[int]) -> Iterator[str]:
         for text in kept:
             length = len(text.encode())
             earliest = max(3, length) if period < EDGES["bytes of a window"][0] else 3
+            step = period * (1 + length // period)  # one that is longer than a block is at every second or third
             for filler in FILLERS:
                 made = ""
                 for k, shift in enumerate(range(-earliest, 4)):
-                    made = filled(made, filler, period * (k + 1) + shift) + text
+                    made = filled(made, filler, step * (k + 1) + shift) + text
                 yield made
-                yield filled(made, filler, period * (earliest + 5) + 7)
+                yield filled(made, filler, step * (earliest + 5) + 7)
 
 
 def units() -> Iterator[str]:
