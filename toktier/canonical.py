@@ -26,6 +26,11 @@ TAG_SUPPORT_REGISTRY = "toktier.support-registry.v1"
 TAG_CERTIFY_PLAN = "toktier.certify-plan.v1"
 TAG_CHECKPOINT = "toktier.certify-checkpoint.v1"
 TAG_EVIDENCE = "toktier.evidence.v1"
+TAG_STORE_NAME = "toktier.store-name.v1"
+TAG_STORE_STATE = "toktier.store-state.v1"
+TAG_STORE_IDS = "toktier.store-ids.v1"
+TAG_STORE_TEXT = "toktier.store-text.v1"
+TAG_STORE_POINT = "toktier.store-point.v1"
 
 EVIDENCE_UNDIGESTED = ("digest", "environment")  # of an evidence document: time, host and speed are no findings
 
@@ -70,6 +75,11 @@ def canonical_json(value: Any) -> bytes:
 def tagged_digest(tag: str, data: bytes) -> str:
     """Hex SHA-256 over `tag`, a zero byte and `data`."""
     return hashlib.sha256(tag.encode("ascii") + b"\0" + data).hexdigest()
+
+
+def digest_prefix(tag: str, data: bytes = b"") -> hashlib._Hash:
+    """The SHA-256 of a tagged digest after its tag and `data`, to copy and update: for digests made by the thousand."""
+    return hashlib.sha256(tag.encode("ascii") + b"\0" + data)
 
 
 def document_digest(tag: str, value: Any) -> str:

@@ -268,6 +268,41 @@ class SourceUnreachable(ToktierError):
     exit_code = ExitCode.NOT_FOUND
 
 
+class StoreCorrupt(ToktierError):
+    """A store whose rows, digests or pages do not hold. A look-up counts a miss instead."""
+
+    code = "STORE_CORRUPT"
+    exit_code = ExitCode.INTEGRITY
+
+
+class StoreFormatUnsupported(ToktierError):
+    """A store of another format version, or a database that is no store."""
+
+    code = "STORE_FORMAT_UNSUPPORTED"
+    exit_code = ExitCode.REFUSED
+
+
+class SessionStateMismatch(ToktierError):
+    """The stored session is of another tokenizer, or holds another text than the caller says."""
+
+    code = "SESSION_STATE_MISMATCH"
+    exit_code = ExitCode.REFUSED
+
+
+class SessionRevisionConflict(ToktierError):
+    """Somebody else wrote first; `details` holds `expected` and `found` (null: the session is gone)."""
+
+    code = "SESSION_REVISION_CONFLICT"
+    exit_code = ExitCode.REFUSED
+
+
+class SessionNeedsText(ToktierError):
+    """What was asked needs text that the session does not keep."""
+
+    code = "SESSION_NEEDS_TEXT"
+    exit_code = ExitCode.USAGE
+
+
 def _all_classes(cls: type[ToktierError] = ToktierError) -> list[type[ToktierError]]:
     return [cls] + [c for sub in cls.__subclasses__() for c in _all_classes(sub)]
 

@@ -228,11 +228,14 @@ class FileLock:
     process number, host and start for messages only, and is removed on release.
     """
 
-    def __init__(self, path: str | os.PathLike[str], timeout: float = 60.0, *, mode: int = PRIVATE.lock) -> None:
+    def __init__(
+        self, path: str | os.PathLike[str], timeout: float = 60.0, *, mode: int = PRIVATE.lock, named_by: str = HOME
+    ) -> None:
         """`timeout` in seconds; 0 tries once. `mode`: permission bits of the file, whatever the umask."""
         self.path = Path(path)
         self.timeout = timeout
         self.mode = mode
+        self.named_by = named_by
         self._descriptor: int | None = None
         self._refused_since: float | None = None
 
@@ -270,7 +273,7 @@ class FileLock:
         except OSError as error:
             if isinstance(error, PermissionError) and self._may_become_open():
                 return False
-            raise environment_fault(error, "lock", self.path) from None
+            raise environment_fault(error, "lock", self.path, self.named_by) from None
         held = False
         try:
             try:
@@ -278,7 +281,7 @@ class FileLock:
             except BlockingIOError:
                 return False
             except OSError as error:
-                raise environment_fault(error, "lock", self.path) from None
+                raise environment_fault(error, "lock", self.path, self.named_by) from None
             try:
                 named = os.stat(self.path, follow_symlinks=False)
             except FileNotFoundError:
