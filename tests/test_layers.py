@@ -27,6 +27,7 @@ LAYERS: list[set[str]] = [
     {"toktier.diagnostics_ring"},
     {"toktier._native"},
     {"toktier.program", "toktier.text_parts"},
+    {"toktier.sessions"},
     {"toktier.inspection"},
     {"toktier.conversion"},
     {"toktier.artifacts"},
