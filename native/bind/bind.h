@@ -2,6 +2,9 @@
 // does not claim to do without, so that a free-threaded interpreter switches its GIL on when it imports it), and there is one
 // interpreter (module.cpp refuses others): statics hold types and interned names, made once and never freed.
 #pragma once
+#include <cxxabi.h>
+#include <unistd.h>
+
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 #include <nanobind/nanobind.h>
@@ -38,8 +41,15 @@ class Ref {
 class WithoutGil {
  public:
   explicit WithoutGil(bool wanted) : state_(wanted ? PyEval_SaveThread() : nullptr) {}
+  // An interpreter that ends takes threads that come back from a call away by pthread_exit, which unwinds; through a destructor
+  // that would end the process by an abort. Such a thread waits here for the end of the process instead.
   ~WithoutGil() {
-    if (state_ != nullptr) PyEval_RestoreThread(state_);
+    if (state_ == nullptr) return;
+    try {
+      PyEval_RestoreThread(state_);
+    } catch (abi::__forced_unwind&) {
+      for (;;) pause();
+    }
   }
   WithoutGil(const WithoutGil&) = delete;
   WithoutGil& operator=(const WithoutGil&) = delete;

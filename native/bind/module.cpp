@@ -2,6 +2,8 @@
 #include "bind/bind.h"
 
 NB_MODULE(_native, m) {
+  // At the end of a process a thread that is left behind in a call still holds its program: nothing to report to a user.
+  nanobind::set_leak_warnings(false);
   using namespace toktier::bind;
   if (PyInterpreterState_Get() != PyInterpreterState_Main())
     throw nanobind::import_error("toktier._native works in the main interpreter only: its types belong to one");

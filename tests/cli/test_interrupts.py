@@ -18,8 +18,12 @@ from tests.support.material import ROOT
 from toktier.errors import ArtifactNotFound, Interrupted
 from toktier_cli.failure import as_toktier_error
 
-# Says when the command begins, then is the command.
-STARTED = "import os, sys; from toktier_cli.main import main; os.write(2, b'!'); sys.exit(main())"
+# Is the command, and says when it has begun: what main() does first is done by now.
+STARTED = """import os, sys
+from toktier_cli import main
+begin = main._open_closed_streams
+main._open_closed_streams = lambda: (os.write(2, b"!"), begin())
+sys.exit(main.main())"""
 # Is the command, with an interrupt at the moment when the named module is about to be imported.
 AT_AN_IMPORT = """import os, signal, sys
 wanted = sys.argv.pop(1)
