@@ -132,6 +132,7 @@ def test_tokens_that_grow_from_the_right() -> None:
             check(pair, "a" * 150 + "b" * size + "a" * size)
 
 
+@pytest.mark.unsanitized  # a sanitizer keeps what was freed for a while
 def test_memory_of_a_repeated_piece_is_that_of_its_ids() -> None:
     """Megabytes of one letter: no symbol is kept for each byte."""
     pair = Pair(model("ab", [["a", "a"], ["aa", "aa"], ["aaaa", "aaaa"]], byte_level=True))
