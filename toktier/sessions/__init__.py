@@ -1,1 +1,1 @@
-"""Sessions: growing transcripts. Here so far: the durable store (docs/session-store.md), which encodes nothing."""
+"""The durable store of sessions, whose contract is docs/session-store.md. It encodes nothing."""

@@ -54,10 +54,10 @@ class SessionStore:
 
     def open(self, name: str, fingerprint: str, *, keep_text: bool = False) -> StoredSession:
         """The named session, made where there is none (`keep_text` is of that moment). Reads no history."""
-        with self._guarded(None), self._database.snapshot() as connection:
+        with _guarded(self._database), self._database.snapshot() as connection:
             state = rows.find_named(connection, name)
         if state is None:
-            with self._guarded(None), self._database.writing() as connection:
+            with _guarded(self._database), self._database.writing() as connection:
                 state = rows.find_named(connection, name) or rows.add_session(connection, name, fingerprint, keep_text)
         if state.fingerprint != fingerprint:
             raise SessionStateMismatch(
@@ -72,7 +72,7 @@ class SessionStore:
 
         Each append is a point at which a look-up can end. Expected revisions are 0, 1, 2 …
         """
-        with self._guarded(None), self._database.writing() as connection:
+        with _guarded(self._database), self._database.writing() as connection:
             state = rows.add_session(connection, None, fingerprint, False)
             for append in appends:
                 _expect(append, state.revision)
@@ -137,9 +137,6 @@ class SessionStore:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-    def _guarded(self, session: int | None) -> contextlib.AbstractContextManager[None]:
-        return _guarded(self._database, session)
 
 
 class StoredSession:
@@ -223,8 +220,8 @@ class StoredSession:
 
 
 @contextlib.contextmanager
-def _guarded(database: Database, session: int | None) -> Iterator[None]:
-    """Damage as STORE_CORRUPT."""
+def _guarded(database: Database, session: int | None = None) -> Iterator[None]:
+    """Damage as STORE_CORRUPT, of that session where one is known."""
     try:
         yield
     except rows.Damage as damage:
