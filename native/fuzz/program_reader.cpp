@@ -48,7 +48,8 @@ void exercise(const std::shared_ptr<const Program>& program, const std::string& 
       promise(result.offsets.size() == (options.offsets ? result.ids.size() : 0), "one offset for each id");
       for (const Offset& offset : result.offsets) promise(offset.end <= text.size(), "offsets inside the text");
       const std::vector<std::uint32_t> ids = result.ids;
-      promise(context.count(text, options) == ids.size(), "count() is the number of ids");
+      // Offsets are made piece by piece, ids alone word by word: tables that contradict each other may make two things of them.
+      if (!options.offsets) promise(context.count(text, options) == ids.size(), "count() is the number of ids");
       context.encode(text, options, result);
       promise(result.ids == ids, "the cache does not change ids");
       if (!options.post_process)
