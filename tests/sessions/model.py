@@ -94,7 +94,7 @@ def apply(session: StoredSession, model: Model, step: Step) -> None:
     else:
         point = point_of(session, sequence)
         before = "".join(model.parts[:sequence]).encode()
-        revision = session.replace(point, append, before)
+        revision = session.replace(point, append, before=before)
         model.replace(sequence, step.text, step.tail)
     assert revision == model.revision
 

@@ -66,6 +66,20 @@ def test_a_wrong_expectation_writes_nothing(tmp_path: Path) -> None:
     assert session.refresh().revision == 1
 
 
+def test_several_changes_are_one_revision_and_each_a_commit_point(tmp_path: Path) -> None:
+    session = filled(tmp_path, ["abc"])
+    assert session.append(change(1, "first "), change(1, "second"), change(1, "", "tail")) == 2
+    assert [point.text_bytes for point in session.points()] == [3, 9, 15]
+    assert session.state.tail_text == b"tail"
+    assert session.replace(session.points()[1], change(2, "a"), change(2, "b"), before=b"abcfirst ") == 3
+    assert session.ids() == model.ids_of("abcfirst ab")
+    assert SessionStore(tmp_path).verify() == []
+    stale = SessionStore(tmp_path).open("chat", FINGERPRINT)
+    session.append(change(3, "x"))
+    with pytest.raises(SessionRevisionConflict):
+        stale.append(change(3, "y"), change(3, "z"))
+
+
 def test_a_session_removed_and_made_anew_is_another(tmp_path: Path) -> None:
     store = SessionStore(tmp_path)
     old = store.open("chat", FINGERPRINT)
@@ -97,13 +111,13 @@ def test_an_edit_needs_the_text_before_it(tmp_path: Path) -> None:
         session.replace(point, change(3, "new"))
     assert caught.value.details["needed_bytes"] == 6
     with pytest.raises(SessionNeedsText):
-        session.replace(point, change(3, "new"), b"rst ")
+        session.replace(point, change(3, "new"), before=b"rst ")
     with pytest.raises(SessionStateMismatch):
-        session.replace(point, change(3, "new"), b"FIRST ")
+        session.replace(point, change(3, "new"), before=b"FIRST ")
     with pytest.raises(SessionNeedsText):
         session.text()
     assert session.ids() == model.ids_of("first second third ")
-    assert session.replace(point, change(3, "new"), b"longer than needed: first ") == 4
+    assert session.replace(point, change(3, "new"), before=b"longer than needed: first ") == 4
     assert session.ids() == model.ids_of("first new")
 
 

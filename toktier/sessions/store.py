@@ -9,7 +9,7 @@ import contextlib
 import os
 import sqlite3
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Literal
 
@@ -76,7 +76,7 @@ class SessionStore:
             state = rows.add_session(connection, None, fingerprint, False)
             for append in appends:
                 _expect(append, state.revision)
-                state = _append(connection, state, append)
+                state = _append(connection, state, (append,))
             if state.held > self.budget_bytes:
                 rows.remove(connection, state.number)
                 return None
@@ -146,25 +146,28 @@ class StoredSession:
         self._database = database
         self.state = state
 
-    def append(self, change: Append) -> int:
-        """The new revision. Raises SESSION_REVISION_CONFLICT where somebody else wrote, and nothing is written."""
+    def append(self, *changes: Append) -> int:
+        """The new revision: one, however many changes. Each but the last is there to end at a commit point of its own.
+
+        Raises SESSION_REVISION_CONFLICT where somebody else wrote, and nothing is written.
+        """
         with self._database.lock, self._writing() as connection:
-            _expect(change, self.state.revision)
-            state = _append(connection, self.state, change)
+            _expect(changes[0], self.state.revision)
+            state = _append(connection, self.state, changes)
         self.state = state
         return state.revision
 
-    def replace(self, point: CommitPoint, change: Append, before: bytes | None = None) -> int:
-        """Drops all after `point` and appends, as one change. `before`: committed text that ends at the point, at
+    def replace(self, point: CommitPoint, *changes: Append, before: bytes | None = None) -> int:
+        """Drops all after `point` and appends, as one revision. `before`: committed text that ends at the point, at
         least its last 1,023 bytes; needed unless the point is the end, the beginning, or the text is kept."""
         with self._database.lock, self._writing() as connection:
-            _expect(change, self.state.revision)
+            _expect(changes[0], self.state.revision)
             state = self.state
             if point.sequence < state.sequence:
                 state = _cut(connection, state, point, before)
             elif (point.sequence, point.ids_digest) != (state.sequence, state.ids_digest):
                 raise _foreign_point(state)
-            state = _append(connection, state, change, self.state.revision)
+            state = _append(connection, state, changes)
         self.state = state
         return state.revision
 
@@ -253,45 +256,60 @@ def _foreign_point(state: SessionState) -> SessionStateMismatch:
     )
 
 
-def _append(
-    connection: sqlite3.Connection, state: SessionState, change: Append, written_revision: int | None = None
-) -> SessionState:
-    """Writes `change` onto `state`, whose row is at `written_revision` (its own if None); gives the state after it."""
-    expected = state.revision if written_revision is None else written_revision
+def _append(connection: sqlite3.Connection, state: SessionState, changes: Sequence[Append]) -> SessionState:
+    """Writes `changes` onto `state` as one revision; gives the state after it."""
+    new, steps = state, []
+    for change in changes:
+        new, step = _appended(new, change)
+        if step is not None:
+            steps.append(step)
+    new = replace(new, revision=state.revision + 1)
+    if not rows.write_state(connection, new, state.revision):
+        raise _conflict(state.revision, rows.found_revision(connection, state.number))
+    for step in steps:
+        rows.add_step(connection, state.number, step.point, step.ids, step.text)
+        if step.marks:
+            rows.add_blocks(connection, state.number, step.marks)
+    return new
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    point: CommitPoint
+    ids: bytes
+    text: bytes  # as it is stored
+    marks: list[tuple[int, bytes]]
+
+
+def _appended(state: SessionState, change: Append) -> tuple[SessionState, _Step | None]:
+    """The state after `change`, the revision apart, and the row it adds."""
     code_points = _code_points(change.text)
     _code_points(change.tail_text)
     if len(change.ids) % 4 or len(change.tail_ids) % 4:
         raise InvalidToken("ids of an append are not whole: expected 4 bytes each")
-    new = replace(state, revision=expected + 1, tail_text=change.tail_text, tail_ids=change.tail_ids)
+    new = replace(state, tail_text=change.tail_text, tail_ids=change.tail_ids)
+    if not change.ids and not change.text:
+        return new, None
     stored = rows.deflated(change.text) if state.keep_text else b""
-    point: CommitPoint | None = None
-    marks: list[tuple[int, bytes]] = []
-    if change.ids or change.text:
-        before = chains.TextEnd(state.text_chain, state.open_text)
-        end, marks = chains.extend_text(before, state.text_bytes // chains.BLOCK, change.text)
-        tokens, size = state.tokens + len(change.ids) // 4, state.text_bytes + len(change.text)
-        code_points += state.code_points
-        text = chains.text_digest(end, tokens, size, code_points)
-        ids = chains.ids_digest(state.ids_digest, text, change.ids)
-        point = CommitPoint(state.sequence + 1, tokens, size, code_points, ids, end.chain, text)
-        new = replace(
-            new,
-            sequence=point.sequence,
-            tokens=tokens,
-            text_bytes=size,
-            code_points=code_points,
-            ids_digest=ids,
-            text_chain=end.chain,
-            open_text=end.open_text,
-            held=state.held + len(change.ids) + len(stored) + rows.ROW_BYTES + len(marks) * rows.BLOCK_BYTES,
-        )
-    if not rows.write_state(connection, new, expected):
-        raise _conflict(expected, rows.found_revision(connection, state.number))
-    if point is not None:
-        rows.add_step(connection, state.number, point, change.ids, stored)
-    if marks:
-        rows.add_blocks(connection, state.number, marks)
-    return new
+    before = chains.TextEnd(state.text_chain, state.open_text)
+    end, marks = chains.extend_text(before, state.text_bytes // chains.BLOCK, change.text)
+    tokens, size = state.tokens + len(change.ids) // 4, state.text_bytes + len(change.text)
+    code_points += state.code_points
+    text = chains.text_digest(end, tokens, size, code_points)
+    ids = chains.ids_digest(state.ids_digest, text, change.ids)
+    point = CommitPoint(state.sequence + 1, tokens, size, code_points, ids, end.chain, text)
+    new = replace(
+        new,
+        sequence=point.sequence,
+        tokens=tokens,
+        text_bytes=size,
+        code_points=code_points,
+        ids_digest=ids,
+        text_chain=end.chain,
+        open_text=end.open_text,
+        held=state.held + len(change.ids) + len(stored) + rows.ROW_BYTES + len(marks) * rows.BLOCK_BYTES,
+    )
+    return new, _Step(point, change.ids, stored, marks)
 
 
 def _cut(connection: sqlite3.Connection, state: SessionState, point: CommitPoint, before: bytes | None) -> SessionState:
