@@ -17,13 +17,13 @@ namespace {
 
 constexpr Py_ssize_t kWorthAThread = 1 << 16;  // bytes: below it, starting a thread costs more than it brings
 
+}  // namespace
+
 unsigned usable_processors() {
   cpu_set_t set;
   if (sched_getaffinity(0, sizeof set, &set) == 0) return unsigned(std::max(1, CPU_COUNT(&set)));
   return std::max(1u, std::thread::hardware_concurrency());
 }
-
-}  // namespace
 
 bool is_shared_out(const ProgramOwner& owner, Py_ssize_t weight) {
   return weight >= kLongText && is_sum_of_parts(owner.program()) && usable_processors() > 1;

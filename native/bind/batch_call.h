@@ -18,6 +18,8 @@
 
 namespace toktier::bind {
 
+unsigned usable_processors();
+
 // From this many bytes on, one text is worth several threads.
 constexpr Py_ssize_t kLongText = 1 << 18;
 // True where a text of that many bytes gets them: this process may run on several processors, and parts of a text will do.

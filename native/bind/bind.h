@@ -72,5 +72,6 @@ void register_arguments(nanobind::module_& m);
 bool register_encoding(PyObject* module);
 bool register_encoding_batch(PyObject* module);
 bool register_encoder(PyObject* module);
+bool register_session(PyObject* module);
 
 }  // namespace toktier::bind

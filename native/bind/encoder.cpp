@@ -6,8 +6,10 @@
 #include "bind/encoding.h"
 #include "bind/encoder_docs.h"
 #include "bind/encoding_batch.h"
+#include "bind/encoder.h"
 #include "bind/engine_call.h"
 #include "bind/errors.h"
+#include "bind/signature.h"
 
 namespace toktier::bind {
 
@@ -18,6 +20,7 @@ struct EncoderObject {
   PyObject* program;    // a Program, None, or null before __init__
   ProgramOwner* owner;  // inside `program`, or null
   std::uint64_t calls, bytes;  // texts that the engine served, and their UTF-8; written with the GIL held
+  std::uint64_t uncut;         // changes of sessions that found no place to cut
 };
 
 EncoderObject* as_encoder(PyObject* object) { return reinterpret_cast<EncoderObject*>(object); }
@@ -25,40 +28,6 @@ EncoderObject* as_encoder(PyObject* object) { return reinterpret_cast<EncoderObj
 // Names of keywords and methods, interned at start, so that most keywords are told apart by address.
 PyObject *name_text, *name_texts, *name_add, *name_session, *name_lookup, *name_plain, *name_offsets, *name_workers;
 PyObject *name_encode_routed, *name_encode_batch_routed, *name_count_routed, *name_count_batch_routed;
-
-// Signature of one method: `positional` of the names may be given by place, the first one must be.
-struct Signature {
-  const char* method;
-  PyObject* const* names[6];
-  Py_ssize_t count, positional;
-};
-
-bool bind_keyword(const Signature& s, PyObject* name, PyObject* value, PyObject** out) {
-  for (int exact = 0; exact < 2; ++exact)
-    for (Py_ssize_t k = 0; k < s.count; ++k) {
-      PyObject* known = *s.names[k];
-      if (exact == 0 ? known != name : PyUnicode_Compare(known, name) != 0) continue;
-      if (out[k] != nullptr)
-        return PyErr_Format(PyExc_TypeError, "%s() got multiple values for argument '%U'", s.method, name), false;
-      out[k] = value;
-      return true;
-    }
-  if (!PyErr_Occurred()) PyErr_Format(PyExc_TypeError, "%s() got an unexpected keyword argument '%U'", s.method, name);
-  return false;
-}
-
-// Borrowed references into `out`, null where not given.
-bool bind_arguments(const Signature& s, PyObject* const* args, Py_ssize_t n, PyObject* keywords, PyObject** out) {
-  if (n > s.positional)
-    return PyErr_Format(PyExc_TypeError, "%s() takes at most %zd positional arguments but %zd were given", s.method,
-                        s.positional, n),
-           false;
-  for (Py_ssize_t k = 0; k < n; ++k) out[k] = args[k];
-  for (Py_ssize_t k = 0; keywords != nullptr && k < PyTuple_GET_SIZE(keywords); ++k)
-    if (!bind_keyword(s, PyTuple_GET_ITEM(keywords, k), args[n + k], out)) return false;
-  if (out[0] == nullptr) return PyErr_Format(PyExc_TypeError, "%s() is missing the argument '%U'", s.method, *s.names[0]), false;
-  return true;
-}
 
 // Exactly True or False: a mistaken place of an argument must not pass for a yes.
 bool take_flag(PyObject* value, PyObject* name, bool& flag) {
@@ -296,6 +265,8 @@ PyObject* get_native_calls(PyObject* self, void*) {
                        static_cast<unsigned long long>(as_encoder(self)->bytes));
 }
 
+PyObject* get_native_uncut(PyObject* self, void*) { return PyLong_FromUnsignedLongLong(as_encoder(self)->uncut); }
+
 int init(PyObject* self, PyObject* args, PyObject* kwargs) {
   static const char* names[] = {"program", nullptr};
   EncoderObject* e = as_encoder(self);
@@ -329,11 +300,6 @@ void dealloc(PyObject* self) {
   Py_DECREF(type);
 }
 
-template <typename F>
-PyCFunction erased(F* function) {
-  return reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(function));
-}
-
 PyMethodDef methods[] = {
     {"encode", erased(encode), METH_FASTCALL | METH_KEYWORDS, encode_doc},
     {"encode_batch", erased(encode_batch), METH_FASTCALL | METH_KEYWORDS, encode_batch_doc},
@@ -348,6 +314,7 @@ PyMethodDef methods[] = {
 PyGetSetDef properties[] = {
     {"program", get_program, nullptr, "The program, or None where another engine serves.", nullptr},
     {"native_calls", get_native_calls, nullptr, "Texts that the native engine served, and their bytes of UTF-8.", nullptr},
+    {"native_uncut", get_native_uncut, nullptr, "Changes of sessions after which 4 KiB and more had no place to cut.", nullptr},
     {nullptr, nullptr, nullptr, nullptr, nullptr}};
 
 PyType_Slot slots[] = {
@@ -364,7 +331,21 @@ PyType_Slot slots[] = {
 PyType_Spec spec = {"toktier._native.EncoderBase", sizeof(EncoderObject), 0,
                     Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC, slots};
 
+PyTypeObject* encoder_type = nullptr;
+
 }  // namespace
+
+PyObject* program_of_encoder(PyObject* encoder) {
+  if (PyObject_TypeCheck(encoder, encoder_type) && as_encoder(encoder)->owner != nullptr) return as_encoder(encoder)->program;
+  return PyErr_Format(PyExc_TypeError, "expected an EncoderBase with a program, not %.100s", Py_TYPE(encoder)->tp_name), nullptr;
+}
+
+void count_session_call(PyObject* encoder, std::size_t bytes, bool uncut) {
+  EncoderObject* e = as_encoder(encoder);
+  ++e->calls;
+  e->bytes += bytes;
+  e->uncut += uncut;
+}
 
 bool register_encoder(PyObject* module) {
   const struct {
@@ -376,8 +357,8 @@ bool register_encoder(PyObject* module) {
                   {&name_count_routed, "_count_routed"}, {&name_count_batch_routed, "_count_batch_routed"}};
   for (const auto& entry : interned)
     if (*entry.slot == nullptr && (*entry.slot = PyUnicode_InternFromString(entry.name)) == nullptr) return false;
-  static PyObject* const type = PyType_FromSpec(&spec);
-  return type != nullptr && PyModule_AddObjectRef(module, "EncoderBase", type) == 0;
+  if (encoder_type == nullptr) encoder_type = reinterpret_cast<PyTypeObject*>(PyType_FromSpec(&spec));
+  return encoder_type != nullptr && PyModule_AddObjectRef(module, "EncoderBase", reinterpret_cast<PyObject*>(encoder_type)) == 0;
 }
 
 }  // namespace toktier::bind

@@ -1,5 +1,8 @@
 // Faults of the engine as Python exceptions: toktier.errors where a user can meet them. Each function sets the error indicator.
 #pragma once
+#include <cstddef>
+#include <cstdint>
+
 #include "bind/bind.h"
 #include "bind/text.h"
 
@@ -10,6 +13,8 @@ void set_invalid_text(const TextFault& fault, Py_ssize_t item = -1);
 void set_not_a_text(PyObject* object, Py_ssize_t item = -1);  // TypeError
 void set_unsupported_config(const char* message);
 void set_invalid_token(PyObject* token, Py_ssize_t index);
+void set_session_conflict(std::uint64_t expected, std::uint64_t found);
+void set_session_needs_text(std::size_t held_from);  // code points
 void set_internal_error(const char* message);
 
 // To be called in a catch block: turns what the engine throws into the Python error.

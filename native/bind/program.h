@@ -22,6 +22,7 @@ class ProgramOwner {
   ProgramOwner& operator=(const ProgramOwner&) = delete;
 
   const Program& program() const { return *program_; }
+  const std::shared_ptr<const Program>& shared() const { return program_; }
   ContextPool& contexts() const { return *contexts_; }
   IdleCallers& idle_callers() const { return *idle_callers_; }
   const TranscodeLanes& transcode() const { return *transcode_; }

@@ -86,16 +86,22 @@ bool utf8_of(PyObject* text, const TranscodeLanes& lanes, TextBuffer& buffer, st
     out = {static_cast<const char*>(PyUnicode_DATA(text)), n};
     return true;
   }
+  return utf8_of_part(text, 0, n, lanes, buffer, out, fault);
+}
+
+bool utf8_of_part(PyObject* text, std::size_t from, std::size_t count, const TranscodeLanes& lanes, TextBuffer& buffer,
+                  std::string_view& out, TextFault& fault) {
   const void* const data = PyUnicode_DATA(text);
   const int kind = PyUnicode_KIND(text);
   const std::size_t longest = kind == PyUnicode_1BYTE_KIND ? 2 : kind == PyUnicode_2BYTE_KIND ? 3 : 4;  // bytes of a character
-  char* const begin = buffer.reserve(n * longest + transcode_slack);
+  char* const begin = buffer.reserve(count * longest + transcode_slack);
   std::size_t at = 0;
-  const char* const end = kind == PyUnicode_1BYTE_KIND   ? lanes.from_latin1(static_cast<const Py_UCS1*>(data), n, begin)
-                          : kind == PyUnicode_2BYTE_KIND ? lanes.from_ucs2(static_cast<const Py_UCS2*>(data), n, begin, at)
-                                                         : lanes.from_ucs4(static_cast<const Py_UCS4*>(data), n, begin, at);
+  const char* const end =
+      kind == PyUnicode_1BYTE_KIND   ? lanes.from_latin1(static_cast<const Py_UCS1*>(data) + from, count, begin)
+      : kind == PyUnicode_2BYTE_KIND ? lanes.from_ucs2(static_cast<const Py_UCS2*>(data) + from, count, begin, at)
+                                     : lanes.from_ucs4(static_cast<const Py_UCS4*>(data) + from, count, begin, at);
   if (end == nullptr) {
-    fault = {at, true};
+    fault = {from + at, true};
     return false;
   }
   out = {begin, std::size_t(end - begin)};

@@ -38,6 +38,10 @@ class TextBuffer {
 // Touches no reference count: may run without the GIL.
 bool utf8_of(PyObject* text, const TranscodeLanes& lanes, TextBuffer& buffer, std::string_view& out, TextFault& fault);
 
+// The same of `count` code points of a str that is not ASCII, from one on.
+bool utf8_of_part(PyObject* text, std::size_t from, std::size_t count, const TranscodeLanes& lanes, TextBuffer& buffer,
+                  std::string_view& out, TextFault& fault);
+
 // Size that decides whether to give up the GIL and how to share work: about the bytes of UTF-8.
 Py_ssize_t text_weight(PyObject* text);
 

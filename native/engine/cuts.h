@@ -12,6 +12,9 @@ namespace toktier {
 
 struct Program;
 
+// Characters behind a cut that its kind depends on, at the most (kernels/shared/cuts.h).
+constexpr std::size_t cut_reach = 3;
+
 // TtCutKind at byte `position`; TT_CUT_NONE at both ends. `continued`: the first segment of every later part gets
 // neither the prefix space nor what Prepend puts in front. The text is valid UTF-8.
 std::uint32_t cut_kind(const Program& program, std::string_view text, std::size_t position, bool continued = false);

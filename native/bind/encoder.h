@@ -1,0 +1,14 @@
+// What sessions need of the encoder that they belong to.
+#pragma once
+#include <cstddef>
+
+#include "bind/bind.h"
+
+namespace toktier::bind {
+
+// The Program of an EncoderBase, borrowed; null with TypeError set where it is none, or has none.
+PyObject* program_of_encoder(PyObject* encoder);
+// One more text that the engine served, of so many bytes. `uncut`: it left a long stretch without a place to cut.
+void count_session_call(PyObject* encoder, std::size_t bytes, bool uncut);
+
+}  // namespace toktier::bind
