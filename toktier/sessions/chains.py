@@ -1,4 +1,4 @@
-"""Digest chains of a session: one over blocks of its text, one over its appends, and the seal of its state row.
+"""Digest chains of a session: one over blocks of its text, one over its appends, and the seal of its state.
 
 The text chain depends on fingerprint and text alone, not on how the text came: so the chain of a presented text finds
 stored ones. A kibibyte is the block because what follows the last whole one must lie in the state row and is written
@@ -8,6 +8,7 @@ with every append; a look-up is entered at every fourth.
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 
@@ -20,6 +21,11 @@ MARK = BLOCK * MARK_BLOCKS  # text bytes between two entries of the look-up
 
 _POINT = canonical.digest_prefix(canonical.TAG_STORE_POINT)
 _STATE = canonical.digest_prefix(canonical.TAG_STORE_STATE)
+
+
+class Damage(Exception):
+    """Something stored that does not hold: a sentence without any text of the store. The caller knows whether that is
+    an error or a miss."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +79,44 @@ def ids_digest(before: bytes, text: bytes, ids: bytes | memoryview) -> bytes:
     digest = sha256(before + text)
     digest.update(ids)
     return digest.digest()
+
+
+def prove_ids(fingerprint: str, steps: Sequence[tuple[int, bytes, bytes]], ids: bytes) -> None:
+    """Raises Damage unless the chain of the steps (tokens, text digest, ids digest), in order from the first, holds."""
+    digest, at = ids_seed(fingerprint), 0
+    view = memoryview(ids)
+    for tokens, text, stored in steps:
+        digest = sha256(b"".join((digest, text, view[at : 4 * tokens]))).digest()
+        if digest != stored:
+            raise Damage("the digest of a step does not hold")
+        at = 4 * tokens
+
+
+def prove_last(state: SessionState, last: CommitPoint) -> None:
+    """Raises Damage unless the state ends at its last point."""
+    found = (last.tokens, last.text_bytes, last.code_points, last.ids_digest, last.text_chain)
+    if found != (state.tokens, state.text_bytes, state.code_points, state.ids_digest, state.text_chain):
+        raise Damage("the last step is not what the state row says")
+
+
+def prove_text(state: SessionState, text: bytes) -> None:
+    """Raises Damage unless `text` is all that the session committed."""
+    end, _ = extend_text(TextEnd(text_seed(state.fingerprint), b""), 0, text)
+    if end != TextEnd(state.text_chain, state.open_text):
+        raise Damage("the digest of a text does not hold")
+
+
+def prove_points(state: SessionState, points: Sequence[CommitPoint], text: bytes) -> list[tuple[int, bytes]]:
+    """The marks of a text (number, chain). Raises Damage unless each point is one of that text."""
+    end, at, found = TextEnd(text_seed(state.fingerprint), b""), 0, []
+    for point in points:
+        end, marks = extend_text(end, at // BLOCK, text[at : point.text_bytes])
+        at = point.text_bytes
+        found += marks
+        digest = text_digest(end, point.tokens, point.text_bytes, point.code_points)
+        if (end.chain, digest) != (point.text_chain, point.text_digest):
+            raise Damage("the text digest of a step does not hold")
+    return found
 
 
 def start(fingerprint: str) -> CommitPoint:

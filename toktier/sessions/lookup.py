@@ -11,47 +11,14 @@ import contextlib
 import sqlite3
 import time
 from dataclasses import dataclass
-from hashlib import sha256
 
 from toktier.errors import ToktierError
 from toktier.sessions import chains, rows
 from toktier.sessions.database import Database
+from toktier.sessions.presented import CANDIDATES, Counters, Presented
 from toktier.sessions.records import CommitPoint, Prefix, SessionState
 
-CANDIDATES = 32  # sessions that share most of a text: of more, the newest are looked at
 TOUCH_NANOSECONDS = 1_000_000_000  # a hit is a write only where the last use lies further back
-
-
-@dataclass(slots=True)
-class Counters:
-    """Of this process since the store was opened."""
-
-    lookups: int = 0
-    hits: int = 0
-    misses: int = 0
-    failed_checks: int = 0
-
-
-class _Presented:
-    """The presented text and its chain, as far as it was asked for."""
-
-    def __init__(self, text: bytes, fingerprint: str) -> None:
-        self.text = text
-        self.chain = [chains.text_seed(fingerprint)]
-        self.marks = len(text) // chains.MARK
-
-    def upto(self, blocks: int) -> bytes:
-        """The chain after so many whole blocks."""
-        chain, text = self.chain, self.text
-        for at in range((len(chain) - 1) * chains.BLOCK, blocks * chains.BLOCK, chains.BLOCK):
-            chain.append(sha256(chain[-1] + text[at : at + chains.BLOCK]).digest())
-        return chain[blocks]
-
-    def holds(self, point: CommitPoint) -> bool:
-        """Whether `point` is one of this very text."""
-        whole = point.text_bytes // chains.BLOCK
-        end = chains.TextEnd(self.upto(whole), self.text[whole * chains.BLOCK : point.text_bytes])
-        return chains.text_digest(end, point.tokens, point.text_bytes, point.code_points) == point.text_digest
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +39,7 @@ class Lookup:
         found: Prefix | None = None
         try:
             with self._database.snapshot() as connection:
-                found = self._find(connection, _Presented(text, fingerprint), fingerprint, damaged)
+                found = self._find(connection, Presented(text, fingerprint), fingerprint, damaged)
         except ToktierError:
             self.counters.failed_checks += 1
         self.counters.failed_checks += len(damaged)
@@ -86,7 +53,7 @@ class Lookup:
         return found
 
     def _find(
-        self, connection: sqlite3.Connection, text: _Presented, fingerprint: str, damaged: set[int]
+        self, connection: sqlite3.Connection, text: Presented, fingerprint: str, damaged: set[int]
     ) -> Prefix | None:
         seen: set[int] = set()
         found: list[_Found] = []
@@ -98,7 +65,7 @@ class Lookup:
                 seen.add(session)
                 try:
                     candidate = _last_point(connection, text, session, mark, fingerprint)
-                except rows.Damage:
+                except chains.Damage:
                     damaged.add(session)
                     continue
                 if candidate is not None:
@@ -106,7 +73,7 @@ class Lookup:
         for best in sorted(found, key=lambda f: -f.point.text_bytes):
             try:
                 ids = rows.verified_ids(connection, best.state, best.point.sequence)
-            except rows.Damage:
+            except chains.Damage:
                 damaged.add(best.state.number)
                 continue
             point = best.point
@@ -130,11 +97,11 @@ class Lookup:
                 rows.touch(connection, session)
 
 
-def _longest_mark(connection: sqlite3.Connection, text: _Presented) -> int:
+def _longest_mark(connection: sqlite3.Connection, text: Presented) -> int:
     """Number of the last mark of the text that some session has; 0: none."""
 
     def stored(mark: int) -> bool:
-        key = chains.mark_key(text.upto(mark * chains.MARK_BLOCKS))
+        key = chains.mark_key(text.mark(mark))
         return connection.execute("SELECT 1 FROM block WHERE key = ? LIMIT 1", (key,)).fetchone() is not None
 
     low, step = 0, 1  # doubling: a text is hashed at most twice as far as it is known
@@ -147,8 +114,8 @@ def _longest_mark(connection: sqlite3.Connection, text: _Presented) -> int:
     return low
 
 
-def _sessions_with(connection: sqlite3.Connection, text: _Presented, mark: int, seen: set[int]) -> list[int]:
-    key = chains.mark_key(text.upto(mark * chains.MARK_BLOCKS))
+def _sessions_with(connection: sqlite3.Connection, text: Presented, mark: int, seen: set[int]) -> list[int]:
+    key = chains.mark_key(text.mark(mark))
     cursor = connection.execute("SELECT number FROM block WHERE key = ? ORDER BY number DESC", (key,))
     sessions: list[int] = []
     for (number,) in cursor:
@@ -160,12 +127,12 @@ def _sessions_with(connection: sqlite3.Connection, text: _Presented, mark: int, 
 
 
 def _last_point(
-    connection: sqlite3.Connection, text: _Presented, session: int, mark: int, fingerprint: str
+    connection: sqlite3.Connection, text: Presented, session: int, mark: int, fingerprint: str
 ) -> _Found | None:
     """The last point of a session that is one of the text. None: its only ones are past what it shares."""
     state = rows.find_number(connection, session)
     if state is None or state.text_bytes < mark * chains.MARK:
-        raise rows.Damage("an entry of the look-up is of no session")
+        raise chains.Damage("an entry of the look-up is of no session")
     if state.fingerprint != fingerprint:
         return None
     most = min(len(text.text), (mark + 1) * chains.MARK)
@@ -175,6 +142,6 @@ def _last_point(
         if text.holds(point):
             return _Found(state, point)
         if point.text_bytes <= mark * chains.MARK:  # it shares this much, or so its mark says
-            raise rows.Damage("a point does not hold over the presented text")
+            raise chains.Damage("a point does not hold over the presented text")
         sequence -= 1
     return None

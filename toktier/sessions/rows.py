@@ -1,34 +1,27 @@
 """Rows of a store: what is read and written inside a transaction that somebody else holds.
 
-A damaged row raises `Damage`, a sentence without any text of the store; the caller knows whether that is an error or a
-miss.
+A damaged row raises `chains.Damage`.
 """
 
 from __future__ import annotations
 
 import sqlite3
 import time
-import zlib
 from collections.abc import Iterable
-from hashlib import sha256
 from typing import Any
 
-from toktier.sessions import chains
+from toktier.sessions import chains, changes
 from toktier.sessions.records import CommitPoint, SessionInfo, SessionState
 
 LAST_SEQUENCE = 2**32 - 1
-ROW_BYTES = 160  # what a step takes beside ids and text: digests, counts, the row itself
-BLOCK_BYTES = 24  # of an entry of the look-up and of its index
+# Of a step: digests, counts, the row itself; of a mark: its entry and that of the index.
+COSTS = changes.Costs(step=160, mark=24)
 
 _STATE = (
     "s.number, s.name, s.fingerprint, s.keep_text, t.revision, t.sequence, t.tokens, t.text_bytes, t.code_points,"
     " t.ids_digest, t.text_chain, t.open_text, t.tail_text, t.tail_ids, t.held, t.seal"
 )
 _POINT = "number & 4294967295, tokens, text_bytes, code_points, ids_digest, text_chain, text_digest"
-
-
-class Damage(Exception):
-    """A row that does not hold."""
 
 
 def base(session: int) -> int:
@@ -43,11 +36,11 @@ def find_named(connection: sqlite3.Connection, name: str) -> SessionState | None
     if row is None:
         orphan = connection.execute("SELECT number FROM session WHERE name_key = ?", (key,)).fetchone()
         if orphan is not None:
-            raise Damage("a session has no state row")
+            raise chains.Damage("a session has no state row")
         return None
     state = _checked(row)
     if state.name != name:
-        raise Damage("a session has another name than its key")
+        raise chains.Damage("a session has another name than its key")
     return state
 
 
@@ -74,11 +67,11 @@ def _checked(row: tuple[Any, ...]) -> SessionState:
         fields[3] = (False, True)[fields[3]]
         state = SessionState(*fields)
         if chains.seal(state) != seal:
-            raise Damage("the seal of a state row does not hold")
-    except Damage:
+            raise chains.Damage("the seal of a state row does not hold")
+    except chains.Damage:
         raise
     except Exception:
-        raise Damage("a state row holds what no state is") from None
+        raise chains.Damage("a state row holds what no state is") from None
     return state
 
 
@@ -92,10 +85,7 @@ def add_session(connection: sqlite3.Connection, name: str | None, fingerprint: s
     )
     number = cursor.lastrowid
     assert number is not None
-    start = chains.start(fingerprint)
-    state = SessionState(
-        number, name, fingerprint, keep_text, 0, 0, 0, 0, 0, start.ids_digest, start.text_chain, b"", b"", b"", 0
-    )
+    state = changes.started(number, name, fingerprint, keep_text)
     connection.execute(
         "INSERT INTO state VALUES (?, 0, 0, 0, 0, 0, ?, ?, x'', x'', x'', ?, 0, ?)",
         (number, state.ids_digest, state.text_chain, chains.seal(state), now),
@@ -134,7 +124,7 @@ def last_use(connection: sqlite3.Connection, session: int) -> int:
 
 def add_step(connection: sqlite3.Connection, session: int, point: CommitPoint, ids: bytes, text: bytes) -> None:
     if point.sequence > LAST_SEQUENCE:
-        raise Damage("the session has 2**32 steps, and no number for another")
+        raise chains.Damage("the session has 2**32 steps, and no number for another")
     try:
         connection.execute(
             "INSERT INTO step VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
@@ -144,7 +134,7 @@ def add_step(connection: sqlite3.Connection, session: int, point: CommitPoint, i
             ),
         )
     except sqlite3.IntegrityError:
-        raise Damage("a step is already there") from None
+        raise chains.Damage("a step is already there") from None
 
 
 def add_blocks(connection: sqlite3.Connection, session: int, marks: Iterable[tuple[int, bytes]]) -> None:
@@ -160,13 +150,13 @@ def point_at(connection: sqlite3.Connection, state: SessionState, sequence: int)
         return chains.start(state.fingerprint)
     row = connection.execute(f"SELECT {_POINT} FROM step WHERE number = ?", (base(state.number) + sequence,)).fetchone()
     if row is None:
-        raise Damage("a step is missing")
+        raise chains.Damage("a step is missing")
     return _point(row)
 
 
 def _point(row: tuple[Any, ...]) -> CommitPoint:
     if [type(v) for v in row] != [int, int, int, int, bytes, bytes, bytes]:
-        raise Damage("a step holds what no step is")
+        raise chains.Damage("a step holds what no step is")
     return CommitPoint(*row)
 
 
@@ -178,7 +168,7 @@ def all_points(connection: sqlite3.Connection, state: SessionState) -> list[Comm
     ).fetchall()
     points = [_point(row) for row in rows]
     if [p.sequence for p in points] != list(range(1, state.sequence + 1)):
-        raise Damage("steps are missing, or more than there should be")
+        raise chains.Damage("steps are missing, or more than there should be")
     return points
 
 
@@ -191,7 +181,7 @@ def last_at_most(connection: sqlite3.Connection, state: SessionState, column: st
             f"SELECT {column} FROM step WHERE number = ?", (base(state.number) + middle,)
         ).fetchone()
         if row is None or not isinstance(row[0], int):
-            raise Damage("a step is missing")
+            raise chains.Damage("a step is missing")
         low, high = (middle, high) if row[0] <= value else (low, middle - 1)
     return low
 
@@ -222,9 +212,9 @@ def _between(
     parts: list[bytes] = []
     position: int | None = None
     for total, stored in cursor:
-        data = inflated(stored) if column == "text" else stored
+        data = changes.inflated(stored) if column == "text" else stored
         if not isinstance(data, bytes) or len(data) % width or not isinstance(total, int):
-            raise Damage("a step holds what no step is")
+            raise chains.Damage("a step holds what no step is")
         begin = total - len(data) // width
         if position is None:
             if begin > start:
@@ -238,22 +228,7 @@ def _between(
         if total >= end:
             whole = b"".join(parts) if len(parts) > 1 else parts[0]
             return whole if total == end else whole[: (end - start) * width]
-    raise Damage(f"the {column} of a session are not all there")
-
-
-def deflated(text: bytes) -> bytes:
-    return zlib.compress(text) if text else b""
-
-
-def inflated(stored: bytes) -> bytes:
-    stream = zlib.decompressobj()
-    try:
-        text = stream.decompress(stored)
-    except (zlib.error, TypeError):
-        raise Damage("the text of a step cannot be inflated") from None
-    if not stream.eof or stream.unused_data:
-        raise Damage("the text of a step is cut, or more than there should be")
-    return text
+    raise chains.Damage(f"the {column} of a session are not all there")
 
 
 def verified_ids(connection: sqlite3.Connection, state: SessionState, sequence: int) -> bytes:
@@ -265,35 +240,24 @@ def verified_ids(connection: sqlite3.Connection, state: SessionState, sequence: 
         "SELECT tokens, text_digest, ids_digest, ids FROM step WHERE number > ? AND number <= ? ORDER BY number",
         (base(state.number), base(state.number) + sequence),
     ).fetchall()
-    digest, at = chains.ids_seed(state.fingerprint), 0
     try:
         ids = b"".join([step[3] for step in steps])
         if steps and len(ids) != 4 * steps[-1][0]:  # a row behind the last one holds its ids
             ids = ids_between(connection, state, 0, sequence)
-        view = memoryview(ids)
-        for tokens, text, stored, _ in steps:
-            digest = sha256(b"".join((digest, text, view[at : 4 * tokens]))).digest()
-            if digest != stored:
-                raise Damage("the digest of a step does not hold")
-            at = 4 * tokens
+        chains.prove_ids(state.fingerprint, [step[:3] for step in steps], ids)
     except TypeError:
-        raise Damage("a step holds what no step is") from None
+        raise chains.Damage("a step holds what no step is") from None
     if len(steps) != sequence:
-        raise Damage("a step is missing")
+        raise chains.Damage("a step is missing")
     if sequence == state.sequence:
-        last = point_at(connection, state, sequence)
-        found = (last.tokens, last.text_bytes, last.code_points, last.ids_digest, last.text_chain)
-        if found != (state.tokens, state.text_bytes, state.code_points, state.ids_digest, state.text_chain):
-            raise Damage("the last step is not what the state row says")
+        chains.prove_last(state, point_at(connection, state, sequence))
     return ids
 
 
 def verified_text(connection: sqlite3.Connection, state: SessionState) -> bytes:
     """The committed text of a session that keeps it, proven by the chain in the state row."""
     text = text_between(connection, state, 0, state.sequence)
-    end, _ = chains.extend_text(chains.TextEnd(chains.text_seed(state.fingerprint), b""), 0, text)
-    if end != chains.TextEnd(state.text_chain, state.open_text):
-        raise Damage("the digest of a text does not hold")
+    chains.prove_text(state, text)
     return text
 
 
@@ -306,7 +270,7 @@ def cut_after(connection: sqlite3.Connection, state: SessionState, point: Commit
         (low, high),
     ).fetchone()
     dropped = connection.execute(
-        f"SELECT ifnull(sum(length(ids) + length(text) + {ROW_BYTES}), 0) FROM step WHERE number > ? AND number <= ?",
+        f"SELECT ifnull(sum(length(ids) + length(text) + {COSTS.step}), 0) FROM step WHERE number > ? AND number <= ?",
         (low, high),
     ).fetchone()[0]
     connection.execute("DELETE FROM step WHERE number > ? AND number <= ?", (low, high))
@@ -314,14 +278,14 @@ def cut_after(connection: sqlite3.Connection, state: SessionState, point: Commit
     gone = connection.execute("DELETE FROM block WHERE number > ? AND number <= ?", (whole_marks, high)).rowcount
     if carrier is not None and point.sequence:
         tokens, size, ids, stored = carrier
-        text = inflated(stored) if stored else b""
+        text = changes.inflated(stored) if stored else b""
         kept_ids = ids[: max(0, 4 * point.tokens - (4 * tokens - len(ids)))]
-        kept_text = deflated(text[: max(0, point.text_bytes - (size - len(text)))])
+        kept_text = changes.deflated(text[: max(0, point.text_bytes - (size - len(text)))])
         for column, kept in (("ids", kept_ids), ("text", kept_text)):
             if kept:  # what a later row held, and so the row of the point holds nothing itself
                 connection.execute(f"UPDATE step SET {column} = ? WHERE number = ?", (kept, low))
                 dropped -= len(kept)
-    return int(dropped) + gone * BLOCK_BYTES
+    return int(dropped) + gone * COSTS.mark
 
 
 def remove(connection: sqlite3.Connection, session: int) -> None:

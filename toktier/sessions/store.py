@@ -9,27 +9,19 @@ import contextlib
 import os
 import sqlite3
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
 from types import TracebackType
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-from toktier.errors import (
-    InvalidText,
-    InvalidToken,
-    SessionNeedsText,
-    SessionRevisionConflict,
-    SessionStateMismatch,
-    StoreCorrupt,
-)
-from toktier.labels import quoted
-from toktier.sessions import chains, rows, upkeep
+from toktier.errors import StoreCorrupt
+from toktier.sessions import chains, changes, rows, upkeep
 from toktier.sessions.database import Database, corrupt
-from toktier.sessions.lookup import Counters, Lookup
+from toktier.sessions.lookup import Lookup
+from toktier.sessions.presented import Counters
+from toktier.sessions.protocol import Column, Session, Store
 from toktier.sessions.records import Append, CommitPoint, Finding, Prefix, SessionInfo, SessionState
 
 BUDGET_BYTES = 256 << 20
 TIMEOUT_SECONDS = 10.0
-_Column = Literal["tokens", "text_bytes", "code_points"]
 
 
 class SessionStore:
@@ -59,12 +51,7 @@ class SessionStore:
         if state is None:
             with _guarded(self._database), self._database.writing() as connection:
                 state = rows.find_named(connection, name) or rows.add_session(connection, name, fingerprint, keep_text)
-        if state.fingerprint != fingerprint:
-            raise SessionStateMismatch(
-                f"the session {quoted(name)} is of a tokenizer with another fingerprint",
-                details={"expected": fingerprint, "found": state.fingerprint},
-                remedy="open it with the tokenizer that made it, or give another session name",
-            )
+        changes.expect_fingerprint(state, name, fingerprint)
         return StoredSession(self._database, state)
 
     def remember(self, fingerprint: str, appends: Sequence[Append]) -> int | None:
@@ -75,7 +62,7 @@ class SessionStore:
         with _guarded(self._database), self._database.writing() as connection:
             state = rows.add_session(connection, None, fingerprint, False)
             for append in appends:
-                _expect(append, state.revision)
+                changes.expect(append, state.revision)
                 state = _append(connection, state, (append,))
             if state.held > self.budget_bytes:
                 rows.remove(connection, state.number)
@@ -85,7 +72,7 @@ class SessionStore:
 
     def longest_prefix(self, text: str | bytes, fingerprint: str) -> Prefix | None:
         """The longest stored prefix that ends at a commit point, verified over `text`; None: nothing, or a miss."""
-        return self._lookup.longest_prefix(_encoded(text) if isinstance(text, str) else text, fingerprint)
+        return self._lookup.longest_prefix(changes.encoded(text), fingerprint)
 
     def evict(self, budget_bytes: int | None = None) -> list[int]:
         """Numbers of the anonymous sessions that went for the rest to fit."""
@@ -146,28 +133,28 @@ class StoredSession:
         self._database = database
         self.state = state
 
-    def append(self, *changes: Append) -> int:
+    def append(self, *appends: Append) -> int:
         """The new revision: one, however many changes. Each but the last is there to end at a commit point of its own.
 
         Raises SESSION_REVISION_CONFLICT where somebody else wrote, and nothing is written.
         """
         with self._database.lock, self._writing() as connection:
-            _expect(changes[0], self.state.revision)
-            state = _append(connection, self.state, changes)
+            changes.expect(appends[0], self.state.revision)
+            state = _append(connection, self.state, appends)
         self.state = state
         return state.revision
 
-    def replace(self, point: CommitPoint, *changes: Append, before: bytes | None = None) -> int:
+    def replace(self, point: CommitPoint, *appends: Append, before: bytes | None = None) -> int:
         """Drops all after `point` and appends, as one revision. `before`: committed text that ends at the point, at
         least its last 1,023 bytes; needed unless the point is the end, the beginning, or the text is kept."""
         with self._database.lock, self._writing() as connection:
-            _expect(changes[0], self.state.revision)
+            changes.expect(appends[0], self.state.revision)
             state = self.state
             if point.sequence < state.sequence:
                 state = _cut(connection, state, point, before)
-            elif (point.sequence, point.ids_digest) != (state.sequence, state.ids_digest):
-                raise _foreign_point(state)
-            state = _append(connection, state, changes)
+            else:
+                changes.expect_end(state, point)
+            state = _append(connection, state, appends)
         self.state = state
         return state.revision
 
@@ -176,11 +163,11 @@ class StoredSession:
         with self._database.lock, _guarded(self._database, self.state.number), self._database.snapshot() as connection:
             found = rows.find_number(connection, self.state.number)
             if found is None:
-                raise _conflict(self.state.revision, None)
+                raise changes.conflict(self.state.revision, None)
             self.state = found
             return found
 
-    def last_point(self, column: _Column, at_most: int) -> CommitPoint:
+    def last_point(self, column: Column, at_most: int) -> CommitPoint:
         """The last commit point with at most so many tokens, bytes or code points; the beginning is one."""
         with self._reading() as (connection, state):
             return rows.point_at(connection, state, rows.last_at_most(connection, state, column, at_most))
@@ -198,12 +185,7 @@ class StoredSession:
 
     def text(self) -> bytes:
         """All committed text. Raises SESSION_NEEDS_TEXT where none is kept."""
-        if not self.state.keep_text:
-            raise SessionNeedsText(
-                "the session keeps no text",
-                details={"session": self.state.number},
-                remedy="present the text, or make sessions with keep_text=True",
-            )
+        changes.expect_kept_text(self.state)
         with self._reading() as (connection, state):
             return rows.verified_text(connection, state)
 
@@ -213,7 +195,7 @@ class StoredSession:
         with self._database.lock, _guarded(self._database, self.state.number), self._database.snapshot() as connection:
             found = rows.found_revision(connection, self.state.number)
             if found != self.state.revision:
-                raise _conflict(self.state.revision, found)
+                raise changes.conflict(self.state.revision, found)
             yield connection, self.state
 
     @contextlib.contextmanager
@@ -227,45 +209,18 @@ def _guarded(database: Database, session: int | None = None) -> Iterator[None]:
     """Damage as STORE_CORRUPT, of that session where one is known."""
     try:
         yield
-    except rows.Damage as damage:
+    except chains.Damage as damage:
         raise corrupt(database.path, str(damage), session) from None
     except StoreCorrupt as error:
         error.details["session"] = session
         raise
 
 
-def _expect(change: Append, revision: int) -> None:
-    if change.expected_revision != revision:
-        raise _conflict(change.expected_revision, revision)
-
-
-def _conflict(expected: int, found: int | None) -> SessionRevisionConflict:
-    what = "is gone" if found is None else f"is at revision {found}"
-    return SessionRevisionConflict(
-        f"the session {what}: expected revision {expected}",
-        details={"expected": expected, "found": found},
-        remedy="open the session again, and apply the change to what it holds now",
-    )
-
-
-def _foreign_point(state: SessionState) -> SessionStateMismatch:
-    return SessionStateMismatch(
-        "the commit point is none of this session any more",
-        details={"session": state.number},
-        remedy="ask the session for its points again",
-    )
-
-
-def _append(connection: sqlite3.Connection, state: SessionState, changes: Sequence[Append]) -> SessionState:
-    """Writes `changes` onto `state` as one revision; gives the state after it."""
-    new, steps = state, []
-    for change in changes:
-        new, step = _appended(new, change)
-        if step is not None:
-            steps.append(step)
-    new = replace(new, revision=state.revision + 1)
+def _append(connection: sqlite3.Connection, state: SessionState, appends: Sequence[Append]) -> SessionState:
+    """Writes `appends` onto `state` as one revision; gives the state after it."""
+    new, steps = changes.applied(state, appends, rows.COSTS)
     if not rows.write_state(connection, new, state.revision):
-        raise _conflict(state.revision, rows.found_revision(connection, state.number))
+        raise changes.conflict(state.revision, rows.found_revision(connection, state.number))
     for step in steps:
         rows.add_step(connection, state.number, step.point, step.ids, step.text)
         if step.marks:
@@ -273,100 +228,23 @@ def _append(connection: sqlite3.Connection, state: SessionState, changes: Sequen
     return new
 
 
-@dataclass(frozen=True, slots=True)
-class _Step:
-    point: CommitPoint
-    ids: bytes
-    text: bytes  # as it is stored
-    marks: list[tuple[int, bytes]]
-
-
-def _appended(state: SessionState, change: Append) -> tuple[SessionState, _Step | None]:
-    """The state after `change`, the revision apart, and the row it adds."""
-    code_points = _code_points(change.text)
-    _code_points(change.tail_text)
-    if len(change.ids) % 4 or len(change.tail_ids) % 4:
-        raise InvalidToken("ids of an append are not whole: expected 4 bytes each")
-    new = replace(state, tail_text=change.tail_text, tail_ids=change.tail_ids)
-    if not change.ids and not change.text:
-        return new, None
-    stored = rows.deflated(change.text) if state.keep_text else b""
-    before = chains.TextEnd(state.text_chain, state.open_text)
-    end, marks = chains.extend_text(before, state.text_bytes // chains.BLOCK, change.text)
-    tokens, size = state.tokens + len(change.ids) // 4, state.text_bytes + len(change.text)
-    code_points += state.code_points
-    text = chains.text_digest(end, tokens, size, code_points)
-    ids = chains.ids_digest(state.ids_digest, text, change.ids)
-    point = CommitPoint(state.sequence + 1, tokens, size, code_points, ids, end.chain, text)
-    new = replace(
-        new,
-        sequence=point.sequence,
-        tokens=tokens,
-        text_bytes=size,
-        code_points=code_points,
-        ids_digest=ids,
-        text_chain=end.chain,
-        open_text=end.open_text,
-        held=state.held + len(change.ids) + len(stored) + rows.ROW_BYTES + len(marks) * rows.BLOCK_BYTES,
-    )
-    return new, _Step(point, change.ids, stored, marks)
-
-
 def _cut(connection: sqlite3.Connection, state: SessionState, point: CommitPoint, before: bytes | None) -> SessionState:
     """Drops the rows after `point`; gives the state there, which is not written yet."""
     found = rows.found_revision(connection, state.number)
     if found != state.revision:
-        raise _conflict(state.revision, found)
+        raise changes.conflict(state.revision, found)
     if rows.point_at(connection, state, point.sequence) != point:
-        raise _foreign_point(state)
-    rest = point.text_bytes % chains.BLOCK
-    if not rest:
-        open_text = b""
-    elif before is not None and len(before) >= rest:
-        open_text = before[len(before) - rest :]
-    elif state.keep_text:
-        after = rows.last_at_most(connection, state, "text_bytes", point.text_bytes - rest)
-        open_text = rows.text_between(connection, state, after, point.sequence)[-rest:]
-    else:
-        raise SessionNeedsText(
-            f"an edit before the end of the session needs the {rest} bytes of text before it",
-            details={"session": state.number, "needed_bytes": rest},
-            remedy="present the text, or make sessions with keep_text=True",
-        )
-    end = chains.TextEnd(point.text_chain, open_text)
-    if chains.text_digest(end, point.tokens, point.text_bytes, point.code_points) != point.text_digest:
-        if before is None:
-            raise rows.Damage("the text digest of a step does not hold")
-        raise SessionStateMismatch(
-            "the text that was given is not what the session committed there",
-            details={"session": state.number},
-            remedy="present the text that was appended, or begin another session",
-        )
+        raise changes.foreign_point(state)
+
+    def kept(size: int) -> bytes:
+        after = rows.last_at_most(connection, state, "text_bytes", point.text_bytes - size)
+        return rows.text_between(connection, state, after, point.sequence)[-size:]
+
+    open_text = changes.open_text_at(state, point, before, kept)
     dropped = rows.cut_after(connection, state, point)
-    return replace(
-        state,
-        sequence=point.sequence,
-        tokens=point.tokens,
-        text_bytes=point.text_bytes,
-        code_points=point.code_points,
-        ids_digest=point.ids_digest,
-        text_chain=point.text_chain,
-        open_text=open_text,
-        held=max(0, state.held - dropped),
-    )
+    return changes.cut(state, point, open_text, max(0, state.held - dropped))
 
 
-def _code_points(text: bytes) -> int:
-    try:
-        return len(text.decode("utf-8"))
-    except UnicodeDecodeError as error:
-        raise InvalidText(f"the text is no UTF-8 at byte {error.start}", details={"position": error.start}) from None
-
-
-def _encoded(text: str) -> bytes:
-    try:
-        return text.encode()
-    except UnicodeEncodeError as error:
-        raise InvalidText(
-            f"the text has a lone surrogate at code point {error.start}", details={"position": error.start}
-        ) from None
+if TYPE_CHECKING:
+    _store: type[Store] = SessionStore
+    _session: type[Session] = StoredSession

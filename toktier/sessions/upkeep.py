@@ -6,7 +6,7 @@ import sqlite3
 from pathlib import Path
 from typing import Any
 
-from toktier.sessions import chains, rows
+from toktier.sessions import chains, changes, rows
 from toktier.sessions.database import Database
 from toktier.sessions.records import CommitPoint, Finding, SessionState
 
@@ -81,8 +81,8 @@ def _merge_group(connection: sqlite3.Connection, group: list[int]) -> None:
     ).fetchall()
     ids = b"".join(part for part, _ in parts)
     try:
-        text = rows.deflated(b"".join(rows.inflated(stored) for _, stored in parts if stored))
-    except rows.Damage:
+        text = changes.deflated(b"".join(changes.inflated(stored) for _, stored in parts if stored))
+    except chains.Damage:
         return  # left as it is, for whoever reads it to find
     connection.execute("UPDATE step SET ids = x'', text = x'' WHERE number BETWEEN ? AND ?", span)
     connection.execute("UPDATE step SET ids = ?, text = ? WHERE number = ?", (ids, text, group[-1]))
@@ -100,7 +100,7 @@ def verify(database: Database, session: int | None = None) -> list[Finding]:
         for number in numbers:
             try:
                 _verify_session(connection, number)
-            except rows.Damage as damage:
+            except chains.Damage as damage:
                 findings.append(Finding(number, str(damage)))
             except sqlite3.DatabaseError as error:
                 findings.append(Finding(number, f"SQLite says {getattr(error, 'sqlite_errorname', 'error')}"))
@@ -126,10 +126,10 @@ def _whole(connection: sqlite3.Connection) -> list[Finding]:
 def _verify_session(connection: sqlite3.Connection, session: int) -> None:
     state = rows.find_number(connection, session)
     if state is None:
-        raise rows.Damage("a session has no state row")
+        raise chains.Damage("a session has no state row")
     key = connection.execute("SELECT name_key FROM session WHERE number = ?", (session,)).fetchone()[0]
     if key != (None if state.name is None else chains.name_key(chains.encoded_name(state.name))):
-        raise rows.Damage("a session has another name than its key")
+        raise chains.Damage("a session has another name than its key")
     rows.verified_ids(connection, state, state.sequence)
     points = rows.all_points(connection, state)
     blocks = connection.execute(
@@ -137,7 +137,7 @@ def _verify_session(connection: sqlite3.Connection, session: int) -> None:
         (rows.base(session), rows.base(session) + rows.LAST_SEQUENCE),
     ).fetchall()
     if [number & rows.LAST_SEQUENCE for number, _ in blocks] != list(range(1, state.text_bytes // chains.MARK + 1)):
-        raise rows.Damage("entries of the look-up are missing, or more than there should be")
+        raise chains.Damage("entries of the look-up are missing, or more than there should be")
     if state.keep_text:
         _verify_text(connection, state, points, [key for _, key in blocks])
 
@@ -146,16 +146,9 @@ def _verify_text(
     connection: sqlite3.Connection, state: SessionState, points: list[CommitPoint], keys: list[Any]
 ) -> None:
     text = rows.verified_text(connection, state)
-    end, at, found = chains.TextEnd(chains.text_seed(state.fingerprint), b""), 0, []
-    for point in points:
-        end, marks = chains.extend_text(end, at // chains.BLOCK, text[at : point.text_bytes])
-        at = point.text_bytes
-        found += [chains.mark_key(chain) for _, chain in marks]
-        digest = chains.text_digest(end, point.tokens, point.text_bytes, point.code_points)
-        if (end.chain, digest) != (point.text_chain, point.text_digest):
-            raise rows.Damage("the text digest of a step does not hold")
-    if found != keys:
-        raise rows.Damage("an entry of the look-up is of another text")
+    marks = chains.prove_points(state, points, text)
+    if [chains.mark_key(chain) for _, chain in marks] != keys:
+        raise chains.Damage("an entry of the look-up is of another text")
 
 
 def size_of(path: Path) -> int:
