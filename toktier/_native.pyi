@@ -196,7 +196,7 @@ class EncoderBase:
 
 @final
 class TokenPatch(tuple[int, Encoding, int]):
-    """What a change made of the tokens of a session: the first `keep_tokens` stay, `replacement_ids` come behind them."""
+    """What a change made of the tokens of a session: `keep_tokens` stay, `replacement_ids` come behind them."""
 
     @property
     def keep_tokens(self) -> int: ...

@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 from toktier._native import EncoderBase, Encoding, ids_of, text_of
 from toktier.decode_stream import DecodeStream, checked_id
-from toktier.errors import ConfigInvalid, InvalidToken, UnsupportedConfig
+from toktier.errors import ConfigInvalid, InvalidToken, SessionStateMismatch, UnsupportedConfig
 from toktier.routing import explain as explained
 from toktier.routing.counters import Counters
 from toktier.routing.vocabulary import BackendId, Reason
+from toktier.sessions.turns import Turns
 from toktier.text_parts import text_parts
 
 if TYPE_CHECKING:
@@ -25,6 +26,10 @@ if TYPE_CHECKING:
     from toktier.backends.hf import HfBackend
     from toktier.backends.text import Text
     from toktier.routing.plan import Plan
+    from toktier.sessions.live import Live
+    from toktier.sessions.open_sessions import OpenSessions
+    from toktier.sessions.session import Session
+    from toktier.sessions.store import SessionStore
 
 LOOKUPS = ("auto", "off")
 
@@ -44,9 +49,10 @@ class Tokenizer(EncoderBase):
         program: dict[str, Any] | None,
         resolution: dict[str, Any],
         recipe: tuple[Callable[..., Tokenizer], tuple[Any, ...]],
+        store: SessionStore | None = None,
     ) -> None:
         """`native`: None when the file did not compile. `program` and `resolution`: facts for `explain`. `recipe`: a
-        function and arguments that open the same file again, for pickles."""
+        function and arguments that open the same file again, for pickles. `store`: of named sessions."""
         serving_native = plan.serves is BackendId.FAST_CPU and native is not None
         super().__init__(native.program if serving_native and native is not None else None)
         self._plan = plan
@@ -55,6 +61,9 @@ class Tokenizer(EncoderBase):
         self._names = reference if native is None or not native.names_ids else native
         self._serving: FastCpuBackend | HfBackend = native if serving_native and native is not None else reference
         self._program, self._resolution, self._recipe = program, resolution, recipe
+        self._store = store
+        self._open_sessions: OpenSessions | None = None
+        self._guard = Turns()
         self._counters = Counters()
         self._known_ids: set[int] = set()  # ids that have a token, as streams met them: at most the vocabulary
         gate = plan.involuntary
@@ -63,23 +72,22 @@ class Tokenizer(EncoderBase):
     # encode: what the native type hands over
 
     def _encode_routed(
-        self, text: Text, add_special_tokens: bool, session: str | None, lookup: str | None, plain: bool
+        self, text: Text, add_special_tokens: bool, session: str | Session | None, lookup: str | None, plain: bool
     ) -> Encoding:
-        if session is not None:
-            raise UnsupportedConfig(
-                "session= was given, and sessions are not in this version",
-                details={"argument": "session"},
-                remedy="leave session out: every call encodes its whole text",
-            )
         if lookup is not None and lookup not in LOOKUPS:
             raise ConfigInvalid(
                 f"lookup is {lookup!r}: expected one of {', '.join(LOOKUPS)}",
                 details={"argument": "lookup"},
                 remedy="leave lookup out",
             )
+        if session is not None:
+            return self._encode_in_session(text, add_special_tokens, session, plain)
         # Without a store there is nothing to look up: "auto" and "off" are the same.
         if self._serving is self._native:
             return super().encode(text, add_special_tokens, plain=plain)
+        return self._encode_by_reference(text, add_special_tokens, plain)
+
+    def _encode_by_reference(self, text: Text, add_special_tokens: bool, plain: bool) -> Encoding:
         encoding = self._reference.encode(text, add_special_tokens, plain)
         self._counters.encoded(BackendId.HF, 1, self._fallback)
         return encoding
@@ -163,6 +171,68 @@ class Tokenizer(EncoderBase):
             yield self.encode(part)
         if after:
             yield Encoding.from_ids(after, backend=native.id.value)
+
+    # sessions
+
+    def session(self, name: str | None = None, *, keep_text: bool = False) -> Session:
+        """A text that grows: only what is new is encoded. The same name gives the same session.
+
+        With a store (`store=` of load and its like) a named session is in it after every change, and goes on in another
+        process; `keep_text` (of the moment it is made) keeps its text there too, compressed, so that edits of old text
+        need no text presented. Without a store it is in memory. None: in memory, of nobody else.
+
+        Raises UnsupportedConfig where the file stores truncation or padding, SessionStateMismatch where the store has
+        the name for another tokenizer, StoreCorrupt, and ConfigInvalid for keep_text without a store.
+        """
+        return self._sessions.get(name, keep_text)
+
+    @property
+    def _sessions(self) -> OpenSessions:
+        if self._open_sessions is None:
+            from toktier.sessions.open_sessions import OpenSessions
+
+            if self._serving.changes_length:
+                raise UnsupportedConfig(
+                    "the tokenizer.json stores truncation or padding, which a text that grows cannot have",
+                    details={"artifact_sha256": self.artifact_sha256},
+                    remedy="encode whole texts, or remove truncation and padding from the file",
+                )
+            with self._guard:
+                if self._open_sessions is None:
+                    self._open_sessions = OpenSessions(self._new_live, self._session_fingerprint, self._store)
+        return self._open_sessions
+
+    @property
+    def _session_fingerprint(self) -> str:
+        return self.fingerprint or f"sha256:{self.artifact_sha256}"
+
+    def _new_live(self) -> Live:
+        from toktier.sessions.live import NativeLive, ReferenceLive
+
+        if self._serving is self._native:
+            return NativeLive(self)
+        return ReferenceLive(lambda text, add: self._encode_by_reference(text, add, False))
+
+    def _encode_in_session(self, text: Text, add_special_tokens: bool, session: str | Session, plain: bool) -> Encoding:
+        if plain:
+            raise UnsupportedConfig(
+                "plain=True was given with a session, whose special added tokens always count",
+                details={"argument": "plain"},
+                remedy="leave plain or session out",
+            )
+        if isinstance(session, str):
+            return self._sessions.present(session, text, add_special_tokens)
+        from toktier.sessions.session import Session
+
+        if not isinstance(session, Session):
+            raise TypeError(f"session must be a name or a Session, not {type(session).__name__}")
+        if session.fingerprint != self._session_fingerprint:
+            raise SessionStateMismatch(
+                "the session is of a tokenizer with another fingerprint",
+                details={"expected": self._session_fingerprint, "found": session.fingerprint},
+                remedy="use the tokenizer that made it",
+            )
+        return session.present(text, add_special_tokens)
 
     # decode
 

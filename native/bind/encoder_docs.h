@@ -11,8 +11,8 @@ Ids of one text, as an Encoding.
 
 text: str, or bytes, bytearray or memoryview of UTF-8.
 add_special_tokens: add the tokens that the file's post-processor puts around a text.
-session: sessions are not in this version; anything but None raises UnsupportedConfig.
-lookup: whether stored work may answer, "auto" or "off". This version stores none, so both are the same.
+session: the name of a session, or a Session, whose whole text this is: only what differs from what it holds is encoded.
+lookup: whether a stored prefix of the text may answer, "auto" or "off"; None: as the tokenizer was loaded.
 plain: special added tokens in the text are ordinary text, as in what a user wrote.
 offsets: compute the offsets in the same pass, not when Encoding.offsets is first read.
 

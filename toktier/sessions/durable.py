@@ -1,0 +1,198 @@
+"""A session whose every change a store has before the call returns (`docs/session-store.md`).
+
+The state in memory and the store move together: a change is prepared, written, and only then committed in memory; what
+the store refuses is forgotten here too. A session that is opened again holds its open end alone, so the first append
+reads no history; what comes before is read when somebody asks for it, and believed only after its digests hold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from struct import pack
+from typing import TYPE_CHECKING
+
+from toktier._native import Encoding, TokenPatch, text_of
+from toktier.errors import SessionNeedsText
+from toktier.sessions import chains
+from toktier.sessions.live import Live, Text, revision_conflict
+from toktier.sessions.records import Append, CommitPoint
+from toktier.sessions.session import Session
+from toktier.sessions.turns import Turns
+
+if TYPE_CHECKING:
+    from toktier.sessions.store import StoredSession
+
+BEFORE = chains.BLOCK - 1  # bytes of text before a point that the store may need
+
+
+class DurableSession(Session):
+    """A named session in a store. Two processes may use one: whoever writes second gets SessionRevisionConflict, and
+    `refresh` brings what the other one wrote."""
+
+    def __init__(self, new_live: Callable[[], Live], stored: StoredSession, name: str) -> None:
+        self.name, self.fingerprint = name, stored.state.fingerprint
+        self._new_live = new_live
+        self._stored = stored
+        self._current: Live | None = None
+        self._before = b""  # text before what is held, as much as the store's row had
+        self._turn = Turns()
+
+    @property
+    def _live(self) -> Live:
+        if self._current is None:
+            state = self._stored.state
+            live = self._new_live()
+            live.restore(
+                state.revision, (state.text_bytes, state.code_points, state.tokens), state.tail_text, state.tail_ids
+            )
+            self._before, self._current = state.open_text, live
+        return self._current
+
+    def append(self, text: Text, *, expected_revision: int | None = None) -> TokenPatch:
+        """As `Session.append`. Returns when the store has it. SessionRevisionConflict where another process wrote
+        meanwhile; a store that cannot be written leaves session and store as they were."""
+        with self._turn:
+            self._expect(expected_revision)
+            return self._write(self._live.prepare_append(text))
+
+    def replace(self, start: int, text: Text, *, expected_revision: int | None = None) -> TokenPatch:
+        """As `Session.replace`, and `append`. SessionNeedsText where what stands before is not held: present the whole
+        text, or make sessions with keep_text=True."""
+        with self._turn:
+            self._expect(expected_revision)
+            try:
+                prepared = self._live.prepare_replace(start, text)
+            except SessionNeedsText:
+                if not self._stored.state.keep_text:
+                    raise
+                self._recall(self._stored.text())
+                prepared = self._live.prepare_replace(start, text)
+            return self._write(prepared)
+
+    def present(self, text: Text, add_special_tokens: bool = False) -> Encoding:
+        """As `Session.present`. The first time after it was opened again, the stored ids are read and believed as far
+        as the digests hold over the presented text."""
+        with self._turn:
+            if self._live.held_from > 0:
+                self._recall(text_of(text).encode())
+            if self._live.prepare_present(text):
+                self._write(True)
+            return self._live.present(text, add_special_tokens)
+
+    def snapshot(self) -> Encoding:
+        """As `Session.snapshot`. An Encoding without offsets where the text before what is held is not known."""
+        with self._turn:
+            if self._live.held_from > 0 and self._stored.state.keep_text:
+                self._recall(self._stored.text())
+            if self._live.held_from == 0:
+                return self._live.snapshot()
+            return Encoding.from_ids(self._all_ids(), backend="fast_cpu")
+
+    def _all_ids(self) -> memoryview:
+        with self._turn:
+            held = self._live.held_ids()
+            if self._live.held_from > 0:
+                held = self._stored_ids_before(self._live.held_from) + held
+            return memoryview(held).cast("I")
+
+    @property
+    def revision(self) -> int:
+        return self._stored.state.revision
+
+    @property
+    def memory(self) -> int:
+        return 0 if self._current is None else self._current.memory
+
+    def refresh(self) -> int:
+        """Takes over what other processes wrote; gives the revision. SessionRevisionConflict: the session is gone."""
+        with self._turn:
+            before = self._stored.state.revision
+            if self._stored.refresh().revision != before:
+                self._current = None
+            return self._stored.state.revision
+
+    def close(self) -> None:
+        with self._turn:
+            self._current = None
+
+    def _expect(self, revision: int | None) -> None:
+        if revision is not None and revision != self.revision:
+            raise revision_conflict(revision, self.revision)
+
+    def _write(self, prepared: bool) -> TokenPatch:
+        """What was prepared into the store, then into memory."""
+        live, state = self._live, self._stored.state
+        if not prepared:
+            return TokenPatch((len(live), Encoding.from_ids(()), state.revision))
+        try:
+            begin = live.prepared_begin()
+            if begin >= state.text_bytes:
+                revision = self._stored.append(*self._appends(state.text_bytes, state.tokens))
+            else:
+                point = self._stored.last_point("text_bytes", begin)
+                changes = self._appends(point.text_bytes, point.tokens)
+                revision = self._stored.replace(point, *changes, before=self._text_before(point.text_bytes))
+        except BaseException:
+            live.discard()
+            raise
+        return live.commit(revision)
+
+    def _appends(self, from_bytes: int, from_tokens: int) -> list[Append]:
+        steps, open_ids, open_text = self._live.changes(from_bytes, from_tokens)
+        expected = self.revision
+        last = steps.pop() if steps else (b"", b"")
+        return [Append(expected, ids, text) for ids, text in steps] + [Append(expected, *last, open_text, open_ids)]
+
+    def _text_before(self, end: int) -> bytes:
+        held = self._live.text_before(end, BEFORE)
+        return held if len(held) == BEFORE else (self._before + held)[-BEFORE:]
+
+    def _stored_ids_before(self, end: int) -> bytes:
+        """Ids of the text before a byte, which is a point of the session; proven by their chain."""
+        return self._stored.ids()[: self._stored.last_point("text_bytes", end).tokens * 4]
+
+    def _recall(self, text: bytes) -> None:
+        """Makes memory hold all of the longest stored prefix that `text` begins with.
+
+        It begins anew one point earlier than they agree: a cut looks at the three characters behind it, and what comes
+        behind the last common point may be another text than it was.
+        """
+        points, state = self._points_of(text), self._stored.state
+        if points and points[-1].text_bytes == state.text_bytes == self._live.held_from:
+            self._live.adopt(text[: state.text_bytes], self._stored.ids(), _numbers(points[:-1]))
+            return
+        live = self._new_live()
+        if len(points) >= 2:
+            final, end = points[-2], points[-1]
+            ids = self._stored.ids()
+            open_text = text[final.text_bytes : end.text_bytes]
+            open_ids = ids[final.tokens * 4 : end.tokens * 4]
+            live.restore(self.revision, (final.text_bytes, final.code_points, final.tokens), open_text, open_ids)
+            live.adopt(text[: final.text_bytes], ids[: final.tokens * 4], _numbers(points[:-2]))
+        else:
+            live.restore(self.revision, (0, 0, 0), b"", b"")
+        self._before, self._current = b"", live
+
+    def _points_of(self, text: bytes) -> list[CommitPoint]:
+        """The points, the beginning not among them, up to the last one whose text digest holds over `text`, and which
+        is three characters and more behind the one before it."""
+        end, at, found = chains.TextEnd(chains.text_seed(self._stored.state.fingerprint), b""), 0, []
+        for point in self._stored.points():
+            if point.text_bytes > len(text):
+                break
+            end, _ = chains.extend_text(end, 0, text[at : point.text_bytes])
+            at = point.text_bytes
+            if chains.text_digest(end, point.tokens, point.text_bytes, point.code_points) != point.text_digest:
+                break
+            found.append(point)
+        while len(found) >= 2 and found[-1].code_points - found[-2].code_points < CUT_REACH:
+            del found[-2]
+        return found
+
+
+def _numbers(points: list[CommitPoint]) -> bytes:
+    return b"".join(pack("=3Q", p.text_bytes, p.code_points, p.tokens) for p in points)
+
+
+CUT_REACH = 3
+"""Characters behind a cut that its being one may depend on (kernels/shared/cuts.h)."""
