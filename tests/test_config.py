@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from toktier.config import Config, resolve_settings, setting_names
+from toktier.config import Config, resolve_settings, setting_names, without_credentials
 from toktier.errors import ConfigInvalid
 
 
@@ -115,7 +115,8 @@ def test_resolving_creates_nothing(tmp_path: Path) -> None:
 def test_no_setting_can_change_an_id() -> None:
     # A new setting has to be judged here: policy, waivers and sidecar handling are call arguments only.
     harmless = {"home", "cache_dir", "state_dir", "config_file", "offline", "log_level", "disable_gpu", "diagnostics",
-                "tokenizer", "tokenizer_fallback", "cache_mode", "shared_caches", "signature_keys"}  # fmt: skip
+                "tokenizer", "tokenizer_fallback", "cache_mode", "shared_caches", "signature_keys",
+                "store"}  # fmt: skip
     assert set(setting_names()) == harmless
 
 
@@ -137,6 +138,46 @@ def test_shared_caches_come_from_each_place_and_are_absolute(tmp_path: Path) -> 
         (tmp_path / "config.toml").write_text(content)
         with pytest.raises(ConfigInvalid, match="absolute path"):
             resolve_settings(Config(home=tmp_path), environ={})
+
+
+def test_a_store_comes_from_each_place_and_none_is_the_default(tmp_path: Path) -> None:
+    assert resolve_settings(Config(home=tmp_path), environ={}).store is None
+    assert resolve_settings(Config(home=tmp_path), environ={}).require_store() == str(tmp_path / "state" / "sessions")
+    with pytest.raises(ConfigInvalid, match="no state directory"):
+        resolve_settings(environ={}).require_store()
+    environ = {"TOKTIER_STORE": "redis://host:6379/0"}
+    settings = resolve_settings(environ=environ)
+    assert (settings.store, settings.origins["store"]) == ("redis://host:6379/0", "TOKTIER_STORE")
+    (tmp_path / "config.toml").write_text('store = "/srv/chats"\n')
+    settings = resolve_settings(Config(home=tmp_path), environ=environ)
+    assert settings.store == settings.require_store() == "/srv/chats"
+    settings = resolve_settings(Config(home=tmp_path, store=tmp_path / "x"), environ=environ)
+    assert (settings.store, settings.origins["store"]) == (str(tmp_path / "x"), "argument")
+    assert not (tmp_path / "x").exists()
+
+
+@pytest.mark.parametrize("value", ["relative", "~/chats", "ftp://user:geheim@host/x", "redis:/x", "/a\0b", b"/a", 1])
+def test_a_store_that_is_no_place_is_an_error_without_its_credentials(value: object) -> None:
+    with pytest.raises(ConfigInvalid, match=r"an absolute path,? or a URL") as caught:
+        resolve_settings(Config(store=value), environ={})  # type: ignore[arg-type]
+    assert "geheim" not in str(caught.value.to_dict())
+    if isinstance(value, str) and "\0" not in value:
+        with pytest.raises(ConfigInvalid, match="TOKTIER_STORE") as caught:
+            resolve_settings(environ={"TOKTIER_STORE": value})
+        assert "geheim" not in str(caught.value.to_dict())
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("redis://host:6379/0", "redis://host:6379/0"),
+        ("redis://user:geheim@host/0", "redis://host/0"),
+        ("REDISS://:ge/h@eim@host?password=geheim#geheim", "rediss://host"),
+        ("/a/user:x@b", "/a/user:x@b"),
+    ],
+)
+def test_credentials_of_a_url_are_left_out(url: str, shown: str) -> None:
+    assert without_credentials(url) == shown
 
 
 def test_users_of_one_group_s_cache_keep_their_programs_apart(tmp_path: Path) -> None:

@@ -8,11 +8,14 @@ Directories: `cache` (artifacts, programs: may be deleted at any time) and `stat
 TOKTIER_HOME when it is set, else where the XDG variables or HOME say. A host without any of them has no directories:
 that is an error only for what needs one. `shared_caches` are cache directories of
 others, read and never written. The user database is not asked: a service without HOME was not given a place.
+`store` is where sessions are kept, a directory or a URL. Nothing is kept unless it is said; the command, which only
+looks at what others kept, goes to `sessions` in the state directory then.
 """
 
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -29,9 +32,12 @@ MAX_CONFIG_BYTES = 1 << 20
 # Warnings of the package in another program go through Python's `warnings`, whatever the level.
 LOG_LEVELS = ("debug", "info", "warning", "error")
 CACHE_MODES = ("private", "group")
+STORE_DIRECTORY = "sessions"  # in the state directory
+STORE_SCHEMES = ("redis", "rediss")
 
 _TRUE = frozenset({"1", "true", "yes", "on"})
 _FALSE = frozenset({"0", "false", "no", "off"})
+_URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +54,7 @@ class Config:
     cache_mode: str | None = None
     shared_caches: Sequence[str | os.PathLike[str]] | None = None
     signature_keys: Sequence[str | os.PathLike[str]] | None = None
+    store: str | os.PathLike[str] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,6 +74,7 @@ class Settings:
     cache_mode: str
     shared_caches: tuple[Path, ...]
     signature_keys: tuple[Path, ...]
+    store: str | None
     origins: Mapping[str, str]
 
     def require_cache(self) -> Path:
@@ -88,6 +96,11 @@ class Settings:
                 remedy="set TOKTIER_HOME to a directory, or give --home DIR",
             )
         return self.state_dir
+
+    def require_store(self) -> str:
+        """Where sessions are kept: what is said, else `sessions` in the state directory (it need not exist).
+        ConfigInvalid on a host that has none."""
+        return self.store if self.store is not None else str(self.require_state() / STORE_DIRECTORY)
 
     @property
     def programs_dir(self) -> Path | None:
@@ -137,6 +150,31 @@ def _absolute_path(text: str) -> Path:
     return Path(text)
 
 
+def store_scheme(place: str) -> str | None:
+    """The scheme of a store that is a URL; None: it is a directory."""
+    match = _URL.match(place)
+    return None if match is None else match[1].lower()
+
+
+def without_credentials(place: str) -> str:
+    """A URL without user, password and query, for messages; anything else as it is."""
+    scheme = store_scheme(place)
+    if scheme is None:
+        return place
+    rest = re.split("[?#]", place[len(scheme) + 3 :], maxsplit=1)[0]
+    # Up to the last @: a password may hold any character, also a slash that nobody escaped.
+    return f"{scheme}://{rest.rpartition('@')[2]}"
+
+
+def _store(text: str) -> str:
+    scheme = store_scheme(text)
+    if scheme is None and os.path.isabs(text) and "\0" not in text:
+        return text
+    if scheme not in STORE_SCHEMES:
+        raise ValueError(f"expected an absolute path, or a URL of {' or '.join(STORE_SCHEMES)}")
+    return text
+
+
 @dataclass(frozen=True, slots=True)
 class _Setting:
     name: str
@@ -165,6 +203,14 @@ _SETTINGS: tuple[_Setting, ...] = (
     _Setting("cache_mode", "TOKTIER_CACHE_MODE", str, _cache_mode, "private"),
     _Setting("shared_caches", "TOKTIER_SHARED_CACHES", tuple, _paths, ()),
     _Setting("signature_keys", "TOKTIER_SIGNATURE_KEYS", tuple, _paths, ()),
+    _Setting(
+        "store",
+        "TOKTIER_STORE",
+        Path,
+        _store,
+        None,
+        note="not set: programs keep no sessions; toktier session looks into sessions in state_dir",
+    ),
 )
 
 
@@ -217,8 +263,8 @@ def _value(
             return setting.parse(text), setting.variable
         except ValueError as error:
             raise ConfigInvalid(
-                f"{setting.variable} is {quoted(text)}: {error}",
-                details={"variable": setting.variable, "value": shown(text)},
+                f"{setting.variable} is {quoted(without_credentials(text))}: {error}",
+                details={"variable": setting.variable, "value": shown(without_credentials(text))},
                 remedy=f"correct or unset {setting.variable}",
             ) from None
     # The hub client's own switch is honoured: who closed the network for it does not expect another client to open it.
@@ -227,14 +273,16 @@ def _value(
     return setting.default, "default"
 
 
-_EXPECTED = {bool: "true or false", str: "text", tuple: "a list of absolute paths"}
+_EXPECTED = {bool: "true or false", str: "text", tuple: "a list of absolute paths", Path: "an absolute path or a URL"}
 
 
 def _checked(setting: _Setting, value: Any, where: str) -> Any:
     problem = f"expected {_EXPECTED[setting.kind]}"
     if setting.kind is bool and isinstance(value, bool):
         return value
-    if setting.kind is str and isinstance(value, str):
+    if setting.kind is Path and isinstance(value, os.PathLike):
+        value = os.fspath(value)
+    if setting.kind in (str, Path) and isinstance(value, str):
         try:
             return setting.parse(value)
         except ValueError as error:
@@ -254,7 +302,7 @@ def _checked(setting: _Setting, value: Any, where: str) -> Any:
 def _written(value: Any) -> str:
     """A value of config.toml or of a Config for a message; of a container only what it is."""
     if isinstance(value, str):
-        return quoted(value)
+        return quoted(without_credentials(value))
     return (
         f"of type {type(value).__name__}" if isinstance(value, (list, tuple, dict)) else shown(repr(value), MAX_QUOTED)
     )

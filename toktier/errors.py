@@ -282,6 +282,20 @@ class StoreFormatUnsupported(ToktierError):
     exit_code = ExitCode.REFUSED
 
 
+class StoreNotFound(ToktierError):
+    """There is no store in that place. Whoever only looks makes none."""
+
+    code = "STORE_NOT_FOUND"
+    exit_code = ExitCode.NOT_FOUND
+
+
+class SessionNotFound(ToktierError):
+    """The store has no session of this name."""
+
+    code = "SESSION_NOT_FOUND"
+    exit_code = ExitCode.NOT_FOUND
+
+
 class SessionStateMismatch(ToktierError):
     """The stored session is of another tokenizer, or holds another text than the caller says."""
 

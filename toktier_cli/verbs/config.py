@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from toktier.config import setting_names, setting_notes
+from toktier.config import setting_names, setting_notes, without_credentials
 from toktier_cli import options
 from toktier_cli.invocation import Invocation, Result
 from toktier_cli.table import columns
@@ -22,6 +22,7 @@ def show(
     invocation: Invocation = ctx.obj
     settings = options.settings_of(invocation)
     values = {name: getattr(settings, name) for name in setting_names()}
+    values["store"] = None if settings.store is None else without_credentials(settings.store)
     origins = {name: settings.origins.get(name, "default") for name in values}
     return Result(
         "config",
