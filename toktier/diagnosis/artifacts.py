@@ -184,10 +184,6 @@ def own_evidence(context: Context) -> Finding:
     return ok(f"{counted(len(believed) - stale, 'tokenizer')} certified on this host{more}", **facts)
 
 
-def sessions(context: Context) -> Finding:
-    return skip("this version of toktier keeps no sessions")
-
-
 def refused(error: ToktierError) -> Finding:
     """A file that is no tokenizer, or not the right one."""
     return Finding(

@@ -9,7 +9,7 @@ import difflib
 from collections.abc import Iterable, Sequence
 from functools import partial
 
-from toktier.diagnosis import artifacts, family, gpu_hardware, host, settings
+from toktier.diagnosis import artifacts, family, gpu_hardware, host, sessions, settings
 from toktier.diagnosis.model import Check
 from toktier.errors import UsageError
 from toktier.labels import quoted
@@ -65,7 +65,13 @@ CHECKS: tuple[Check, ...] = (
         "evidence.local", "the evidence of this host", artifacts.own_evidence, required=False,
         facts=("local_evidence", "of_another_engine"),
     ),
-    Check("sessions.store", "durable sessions", artifacts.sessions, required=False),
+    Check(
+        "sessions.store", "durable sessions: place, format, modes, file system", sessions.store, required=False,
+        facts=(
+            "store", "store_origin", "exists", "format_version", "bytes", "directory_mode", "file_mode", "file_system",
+            "network_file_system",
+        ),
+    ),
     Check(
         "network.policy", "whether the network may be used; nothing is connected to", settings.network,
         facts=("configured_offline", "offline_origin", "hub_endpoint", "proxies", "signature_keys"),

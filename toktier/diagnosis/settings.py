@@ -92,7 +92,7 @@ def _directory(fact: str, path: Path | None, what: str) -> Finding:
             Remedy("set TOKTIER_HOME to a directory, or give --home DIR", "export TOKTIER_HOME=/path/to/a/directory"),
         )
     facts: dict[str, Any] = {fact: str(path), "exists": False, "writable": False, "mode": None, "usable": False}
-    standing, status, hidden = _nearest(path)
+    standing, status, hidden = nearest(path)
     facts["exists"] = standing == path
     shown_standing = shown_path(standing)
     if hidden:
@@ -133,7 +133,7 @@ def _unusable(facts: dict[str, Any], text: str, code: Code, status: Status) -> F
     return Finding(status, text, facts, (Reason(code, seen, wanted),), Remedy(_DIRECTORY_REMEDIES[code], command))
 
 
-def _nearest(path: Path) -> tuple[Path, os.stat_result, bool]:
+def nearest(path: Path) -> tuple[Path, os.stat_result, bool]:
     """`path`, or the nearest thing above it that is there, and whether what is below it may not even be looked at."""
     hidden = False
     for step in (path, *path.parents):
