@@ -27,6 +27,7 @@ VERBS: dict[str, tuple[str, str, str]] = {
     "artifacts": ("toktier_cli.app", "ARTIFACTS", "Bring, check and remove pinned tokenizers"),
     "certify": ("toktier_cli.app", "CERTIFY", "Compare a backend with the reference and write evidence"),
     "inspect": ("toktier_cli.verbs.inspect", "inspect", "What is pinned, or what a tokenizer.json is"),
+    "session": ("toktier_cli.app", "SESSION", "Sessions that programs keep in a store"),
     "bench": ("toktier_cli.verbs.bench", "bench", "Speed on this machine, beside the reference"),
     "doctor": ("toktier_cli.verbs.doctor", "doctor", "What will run here, and why not faster"),
     "config": ("toktier_cli.app", "CONFIG", "Settings and where they come from"),
@@ -61,6 +62,13 @@ CERTIFY: dict[str, tuple[str, str, str]] = {
     "forget": ("toktier_cli.verbs.certify_forget", "forget", "Take back what this host certified"),
     "replay": ("toktier_cli.verbs.certify_evidence", "replay", "Run one failure again"),
     "diff": ("toktier_cli.verbs.certify_evidence", "diff", "What differs between two evidence files"),
+}
+SESSION: dict[str, tuple[str, str, str]] = {
+    "list": ("toktier_cli.verbs.session", "list_", "The sessions of a store"),
+    "show": ("toktier_cli.verbs.session", "show", "What a store knows of one session"),
+    "remove": ("toktier_cli.verbs.session", "remove", "Remove sessions, also damaged ones"),
+    "verify": ("toktier_cli.verbs.session", "verify", "Prove what a store holds"),
+    "compact": ("toktier_cli.verbs.session", "compact", "Merge small rows and give space back"),
 }
 CONFIG: dict[str, tuple[str, str, str]] = {
     "show": ("toktier_cli.verbs.config", "show", "Settings of this run"),

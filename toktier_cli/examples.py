@@ -71,6 +71,21 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
     "certify forget": (("toktier certify forget tokenizer.json", "the reference serves it again"),),
     "certify replay": (("toktier certify replay failures/0001.json", "does it still differ"),),
     "certify diff": (("toktier certify diff old.json new.json", "what changed between two runs"),),
+    "session list": (
+        ("toktier session list", "the sessions of the store that the settings name"),
+        ("toktier session list --store /srv/chats --all --json", "of another one, with those that have no name, as JSON"),
+    ),
+    "session show": (("toktier session show chat-42", "tokens, revision and last use of one session"),),
+    "session remove": (
+        ("toktier session remove chat-42 chat-43", "two of them"),
+        ("toktier session remove --anonymous", "all that only look-ups use"),
+        ("toktier session remove -- -odd-name", "a name that looks like an option"),
+    ),
+    "session verify": (
+        ("toktier session verify", "prove the whole store"),
+        ("toktier session verify chat-42 --store /srv/chats", "one session"),
+    ),
+    "session compact": (("toktier session compact", "after many small appends, or after removing much"),),
     "config show": (("toktier config show --origin", "every setting, and who said it"),),
     "schema": (
         ("toktier schema", "names of all schemas"),

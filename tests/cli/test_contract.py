@@ -16,7 +16,7 @@ from tests.support.material import ROOT
 from toktier.artifacts.pins import shipped_pins
 from toktier.errors import ExitCode, error_codes
 from toktier.version import VERSION
-from toktier_cli.app import ARTIFACTS, CERTIFY, CONFIG, VERBS
+from toktier_cli.app import ARTIFACTS, CERTIFY, CONFIG, SESSION, VERBS
 
 MINI = ("--family", "toktier_mini")
 
@@ -85,6 +85,21 @@ LINES: list[tuple[tuple[str, ...], int]] = [
     (("certify", "forget", "toktier_mini"), 3),
     (("certify", "replay", "absent.json"), 3),
     (("certify", "diff", "a.json", "b.json"), 3),
+    (("session",), 2),
+    (("session", "list"), 3),
+    (("session", "list", "--all"), 3),
+    (("session", "list", "--store", "absent"), 3),
+    (("session", "list", "--store", ""), 2),
+    (("session", "list", "--store", "redis://host/0"), 2),
+    (("session", "list", "--store", "ftp://host"), 2),
+    (("session", "show"), 2),
+    (("session", "show", "chat"), 3),
+    (("session", "remove"), 2),
+    (("session", "remove", "chat"), 3),
+    (("session", "remove", "--anonymous"), 3),
+    (("session", "verify"), 3),
+    (("session", "verify", "chat"), 3),
+    (("session", "compact"), 3),
     (("bench", "--rounds", "1"), 0),
     (("bench", "--rounds", "0"), 2),
     (("bench", "--input", "absent.txt"), 3),
@@ -149,7 +164,7 @@ def test_text_gives_data_on_stdout_and_the_rest_on_stderr(
 def test_every_verb_is_tried_above() -> None:
     tried = {line[0] for line, _ in LINES if line} | {" ".join(line[:2]) for line, _ in LINES}
     assert set(VERBS) <= tried
-    assert {f"certify {v}" for v in CERTIFY} <= tried
+    assert {f"certify {v}" for v in CERTIFY} | {f"session {v}" for v in SESSION} <= tried
     assert {f"artifacts {v}" for v in ARTIFACTS} | {f"config {v}" for v in CONFIG} <= tried
 
 

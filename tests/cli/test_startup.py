@@ -54,6 +54,7 @@ def test_version_needs_no_framework(tmp_path: Path) -> None:
         ["artifacts", "list", "--json"],
         ["help", "exit-codes"],
         ["config", "show"],
+        ["session", "list"],
         ["doctor", "--json"],
         ["encode", "--family", "toktier_mini", "--policy", "supported", "hello"],
         ["count", "--family", "toktier_mini", "--policy", "supported", "README.md"],

@@ -11,6 +11,7 @@ import os
 import re
 import shlex
 import shutil
+import sqlite3
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -18,8 +19,10 @@ from pathlib import Path
 import pytest
 
 from tests.cli.command import Outcome, check_document, run, run_here
+from tests.sessions.model import FINGERPRINT, change
 from tests.support.material import SMALL_DIR
 from toktier import resources
+from toktier.sessions.store import SessionStore
 
 GOLDEN = Path(__file__).parent / "golden"
 NAMES = sorted(path.stem for path in GOLDEN.glob("*.txt"))
@@ -36,6 +39,8 @@ REPLACED = (
     (re.compile(r'"evidence": "[0-9a-f]{64}"'), '"evidence": "<digest>"'),
     (re.compile(r'"engine_bound": (true|false)'), '"engine_bound": <whether>'),
     (re.compile(r'"registry": "sha256:[0-9a-f]{64}"'), '"registry": "<digest>"'),
+    (re.compile(r'"(disk_bytes|bytes_before|bytes_after)": \d+'), r'"\1": <number>'),
+    (re.compile(r"[0-9.]+ kB on disk before, [0-9.]+ kB now"), "<size> on disk before, <size> now"),
     (re.compile(r'"readings": \{"[^}]*\}'), '"readings": {<counts>}'),
     (re.compile(r"(evidence of the registry, level quick), [0-9,]+ texts"), r"\1, <count> texts"),
     (re.compile(r'"fingerprint": "[0-9a-f]{64}"'), '"fingerprint": "<digest>"'),
@@ -62,6 +67,24 @@ def prepare(place: Path) -> None:
     (place / "corpus" / "deep").mkdir(parents=True)
     (place / "corpus" / "one.md").write_text("one two three\n")
     (place / "corpus" / "deep" / "two.txt").write_text("four five six\n")
+
+
+def prepare_stores(place: Path) -> None:
+    """A store as a program left it, one with a damaged session, and one of a later version."""
+    for name in ("chats", "damaged", "later"):
+        with SessionStore(place / name) as store:
+            for session, texts in (("chat-42", ["hello ", "world "]), ("Müller's", ["x" * 5000]), ("a\x1b[2J", [])):
+                stored = store.open(session, FINGERPRINT, keep_text=session == "chat-42")
+                for text in texts:
+                    stored.append(change(stored.state.revision, text, "and"))
+            store.remember(FINGERPRINT, [change(0, "y" * 5000)])
+    for name, statement in (
+        ("damaged", "UPDATE step SET ids = x'00' WHERE number >> 32 = 2"),
+        ("later", "PRAGMA user_version = 2"),
+    ):
+        with sqlite3.connect(place / name / "sessions.db") as connection:
+            connection.execute(statement)
+        connection.close()
 
 
 def normal(text: str, place: Path) -> str:
@@ -91,6 +114,8 @@ def check_conversation(name: str, place: Path, runner: Run) -> None:
     path = GOLDEN / f"{name}.txt"
     wanted = path.read_text("utf-8")
     prepare(place)
+    if name == "sessions":
+        prepare_stores(place)
     said: list[str] = []
     for line in wanted.splitlines():
         if line.startswith("$ "):

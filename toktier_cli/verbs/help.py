@@ -33,11 +33,11 @@ def help_(
 
 
 def _overview() -> str:
-    from toktier_cli.app import ARTIFACTS, CERTIFY, CONFIG, VERBS  # here: it imports this module by name
+    from toktier_cli.app import ARTIFACTS, CERTIFY, CONFIG, SESSION, VERBS  # here: it imports this module by name
 
     rows = []
     for verb, (_, _, summary) in VERBS.items():
-        below = {"artifacts": ARTIFACTS, "certify": CERTIFY, "config": CONFIG}.get(verb)
+        below = {"artifacts": ARTIFACTS, "certify": CERTIFY, "session": SESSION, "config": CONFIG}.get(verb)
         rows += (
             [(verb, summary)] if below is None else [(f"{verb} {name}", said) for name, (_, _, said) in below.items()]
         )
