@@ -282,10 +282,13 @@ def test_arguments_of_encode(tokenizer: str) -> None:
     assert tok.encode(TEXT, lookup="off").ids == tok.encode(TEXT, lookup="auto").ids == plain
     with pytest.raises(errors.ConfigInvalid):
         tok.encode(TEXT, lookup="maybe")
-    with pytest.raises(errors.UnsupportedConfig, match="sessions are not in this version") as refused:
-        tok.encode(TEXT, session="chat")
-    assert refused.value.details == {"argument": "session"}
+    assert tok.encode(TEXT, session="chat").ids == plain
+    with pytest.raises(errors.UnsupportedConfig) as refused:
+        tok.encode(TEXT, session="chat", plain=True)
+    assert refused.value.details == {"argument": "plain"}
     assert refused.value.remedy
+    with pytest.raises(TypeError):
+        tok.encode(TEXT, session=3)
     with pytest.raises(TypeError):
         tok.encode(3)
     with pytest.raises(TypeError):

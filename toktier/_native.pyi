@@ -135,7 +135,12 @@ class EncoderBase:
     without a program, go to the `_routed` methods, which a subclass overrides.
     """
 
-    def __init__(self, program: Program | None) -> None: ...
+    def __init__(self, program: Program | None, routed_from: int = 0) -> None:
+        """`routed_from`: bytes of text from which on `encode` goes to `_encode_routed`; 0: never for its size."""
+    def _encode_here(
+        self, text: _Text, add_special_tokens: bool = False, *, plain: bool = False, offsets: bool = False
+    ) -> Encoding:
+        """`encode` by the engine, whatever `routed_from` says."""
     def encode(
         self,
         text: _Text,

@@ -9,8 +9,9 @@ from __future__ import annotations
 import hashlib
 import os
 import warnings
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from toktier import diagnostics_ring
 from toktier.config import Config, Settings, resolve_settings
@@ -18,6 +19,7 @@ from toktier.errors import (
     ArtifactHashMismatch,
     ArtifactNotFound,
     BackendUnavailable,
+    ConfigInvalid,
     ProgramCorrupt,
     ProgramUnsupported,
     ToktierError,
@@ -39,11 +41,14 @@ from toktier.routing.vocabulary import (
     parse_sidecar,
 )
 
+if TYPE_CHECKING:
+    from toktier.sessions.protocol import Store
+
 try:
     from toktier._native import Program
     from toktier.backends.fast_cpu import FastCpuBackend
     from toktier.backends.hf import ArtifactSource, HfBackend
-    from toktier.tokenizer import Tokenizer
+    from toktier.tokenizer import LOOKUPS, Tokenizer
 except ImportError as error:
     raise BackendUnavailable(
         f"the native module of toktier cannot be imported: {error}",
@@ -63,18 +68,23 @@ def load(
     tokenizer: BackendId | str | None = None,
     device: Device | str = Device.AUTO,
     sidecar: Sidecar | str = Sidecar.REPORT,
+    store: str | os.PathLike[str] | Store | None = None,
+    lookup: str = "auto",
     config: Config | None = None,
 ) -> Tokenizer:
     """The tokenizer of a pinned family, from the verified cache; fetched first when it is not there, unless offline.
 
     `tokenizer`: "auto" or the id of a backend. None leaves it to `config`, config.toml and TOKTIER_TOKENIZER.
     `sidecar`: "report" follows tokenizer.json alone and warns of added tokens that only tokenizer_config.json declares;
-    "merge" adds them, as transformers does. Raises UnknownFamily, ArtifactNotFound, ArtifactHashMismatch, and what
+    "merge" adds them, as transformers does. `store`: a directory, or a URL of redis, where named sessions are kept, and
+    prefixes of texts that `lookup="auto"` finds again (docs/session-store.md); None: what `config` and config.toml say,
+    else nothing is kept. Raises UnknownFamily, ArtifactNotFound, ArtifactHashMismatch, and what
     `from_file` raises.
     """
     settings = resolve_settings(config)
     with diagnostics_ring.recording(settings):
         request = _request(settings, policy, tokenizer, device)
+        keeping = _keeping(store, lookup, settings)
         from toktier.artifacts.resolve import obtain
 
         artifact = obtain(family, settings)
@@ -83,7 +93,7 @@ def load(
 
         side = side_files.of_family(artifact.family, settings)
         path, sha256 = _followed(artifact.path, artifact.sha256, side, sidecar, settings, resolution, family)
-        return _open(path, settings, request, resolution, family, sha256)
+        return _open(path, settings, request, resolution, family, sha256, keeping)
 
 
 def from_file(
@@ -93,6 +103,8 @@ def from_file(
     tokenizer: BackendId | str | None = None,
     device: Device | str = Device.AUTO,
     sidecar: Sidecar | str = Sidecar.REPORT,
+    store: str | os.PathLike[str] | Store | None = None,
+    lookup: str = "auto",
     config: Config | None = None,
 ) -> Tokenizer:
     """The tokenizer of a tokenizer.json on this host; arguments as for `load`.
@@ -104,10 +116,11 @@ def from_file(
     settings = resolve_settings(config)
     with diagnostics_ring.recording(settings):
         request = _request(settings, policy, tokenizer, device)
+        keeping = _keeping(store, lookup, settings)
         resolution = {"family": None, "source": "file", "path": os.fspath(path)}
         name = shown_path(path)
         path, sha256 = _followed(path, None, beside(path), sidecar, settings, resolution, name)
-        return _open(path, settings, request, resolution, name, sha256)
+        return _open(path, settings, request, resolution, name, sha256, keeping)
 
 
 def from_pretrained(
@@ -118,6 +131,8 @@ def from_pretrained(
     tokenizer: BackendId | str | None = None,
     device: Device | str = Device.AUTO,
     sidecar: Sidecar | str = Sidecar.REPORT,
+    store: str | os.PathLike[str] | Store | None = None,
+    lookup: str = "auto",
     config: Config | None = None,
 ) -> Tokenizer:
     """The tokenizer of a hub repository: from the hub's cache on this host, the imported artifacts, or the hub.
@@ -131,6 +146,7 @@ def from_pretrained(
     settings = resolve_settings(config)
     with diagnostics_ring.recording(settings):
         request = _request(settings, policy, tokenizer, device)
+        keeping = _keeping(store, lookup, settings)
         from toktier.artifacts import pretrained
 
         found = pretrained.find(repo_id, revision, settings)
@@ -138,7 +154,7 @@ def from_pretrained(
         name = repo_id if found.revision is None else f"{repo_id}@{found.revision[:12]}"
         side = pretrained.side_file(found, settings, wanted=parse_sidecar(sidecar) is Sidecar.MERGE)
         path, sha256 = _followed(found.path, found.sha256, side, sidecar, settings, resolution, name)
-        return _open(path, settings, request, resolution, name, sha256)
+        return _open(path, settings, request, resolution, name, sha256, keeping)
 
 
 def _followed(
@@ -185,6 +201,42 @@ def _report_side_file(resolution: dict[str, Any], facts: FastCpuBackend | HfBack
         told["problem"] = error.message
 
 
+@dataclass(frozen=True, slots=True)
+class _Keeping:
+    """Where sessions are kept, and whether texts are looked up there."""
+
+    store: str | Store | None
+    lookup: str
+
+    def opened(self, settings: Settings) -> Store | None:
+        if self.store is None or not isinstance(self.store, str):
+            return self.store
+        from toktier.sessions.opening import open_store
+
+        return open_store(self.store, settings)
+
+    def __reduce__(self) -> tuple[type[_Keeping], tuple[str | None, str]]:
+        """A pickle opens the same place again; an open store stays in its process."""
+        return _Keeping, (self.store if isinstance(self.store, str) else None, self.lookup)
+
+
+def _keeping(store: str | os.PathLike[str] | Store | None, lookup: str, settings: Settings) -> _Keeping:
+    if lookup not in LOOKUPS:
+        raise ConfigInvalid(
+            f"lookup is {lookup!r}: expected one of {', '.join(LOOKUPS)}",
+            details={"argument": "lookup"},
+            remedy="leave lookup out",
+        )
+    if store is None:
+        return _Keeping(settings.store, lookup)
+    if isinstance(store, (str, os.PathLike)):
+        from toktier.config import store_scheme
+
+        place = os.fspath(store)
+        return _Keeping(place if store_scheme(place) is not None else os.path.abspath(place), lookup)
+    return _Keeping(store, lookup)
+
+
 def _request(
     settings: Settings,
     policy: RoutingPolicy | str,
@@ -207,6 +259,7 @@ def _open(
     resolution: dict[str, Any],
     name: str,
     sha256: str | None,
+    keeping: _Keeping,
     *,
     quiet: bool = False,
 ) -> Tokenizer:
@@ -261,15 +314,23 @@ def _open(
         reference,
         program=_program_facts(info),
         resolution=resolution,
-        recipe=(_open_again, (place, settings, request, resolution, name, facts.artifact_sha256)),
+        recipe=(_open_again, (place, settings, request, resolution, name, facts.artifact_sha256, keeping)),
+        store=keeping.opened(settings),
+        lookup=keeping.lookup,
     )
 
 
 def _open_again(
-    path: str, settings: Settings, request: Request, resolution: dict[str, Any], name: str, sha256: str
+    path: str,
+    settings: Settings,
+    request: Request,
+    resolution: dict[str, Any],
+    name: str,
+    sha256: str,
+    keeping: _Keeping,
 ) -> Tokenizer:
     """What a pickle calls. The settings are those of the first load; the file must still be the same."""
-    tokenizer = _open(path, settings, request, resolution, name, None, quiet=True)
+    tokenizer = _open(path, settings, request, resolution, name, None, keeping, quiet=True)
     if tokenizer.artifact_sha256 != sha256:
         raise ArtifactHashMismatch(
             f"{name}: expected the file with SHA-256 {sha256}, found {tokenizer.artifact_sha256}",

@@ -28,10 +28,11 @@ if TYPE_CHECKING:
     from toktier.routing.plan import Plan
     from toktier.sessions.live import Live
     from toktier.sessions.open_sessions import OpenSessions
+    from toktier.sessions.protocol import Store
     from toktier.sessions.session import Session
-    from toktier.sessions.store import SessionStore
 
 LOOKUPS = ("auto", "off")
+LOOKUP_FROM = 4096  # bytes of text from which on a store is asked: shorter ones are in none to be found
 
 
 class Tokenizer(EncoderBase):
@@ -49,19 +50,24 @@ class Tokenizer(EncoderBase):
         program: dict[str, Any] | None,
         resolution: dict[str, Any],
         recipe: tuple[Callable[..., Tokenizer], tuple[Any, ...]],
-        store: SessionStore | None = None,
+        store: Store | None = None,
+        lookup: str = "auto",
     ) -> None:
         """`native`: None when the file did not compile. `program` and `resolution`: facts for `explain`. `recipe`: a
-        function and arguments that open the same file again, for pickles. `store`: of named sessions."""
+        function and arguments that open the same file again, for pickles. `store`: of named sessions, and of what
+        look-ups find; `lookup`: whether encode() asks it."""
         serving_native = plan.serves is BackendId.FAST_CPU and native is not None
-        super().__init__(native.program if serving_native and native is not None else None)
+        looks_up = store is not None and lookup == "auto"
+        super().__init__(
+            native.program if serving_native and native is not None else None, LOOKUP_FROM if looks_up else 0
+        )
         self._plan = plan
         self._native, self._reference = native, reference
         self._facts = native or reference  # of the vocabulary: a program knows them even while the reference serves
         self._names = reference if native is None or not native.names_ids else native
         self._serving: FastCpuBackend | HfBackend = native if serving_native and native is not None else reference
         self._program, self._resolution, self._recipe = program, resolution, recipe
-        self._store = store
+        self._store, self._lookup = store, lookup
         self._open_sessions: OpenSessions | None = None
         self._guard = Turns()
         self._counters = Counters()
@@ -82,10 +88,20 @@ class Tokenizer(EncoderBase):
             )
         if session is not None:
             return self._encode_in_session(text, add_special_tokens, session, plain)
-        # Without a store there is nothing to look up: "auto" and "off" are the same.
         if self._serving is self._native:
-            return super().encode(text, add_special_tokens, plain=plain)
+            # What users wrote (plain) is another stream of ids than the one that stores hold.
+            if self._store is not None and (lookup or self._lookup) == "auto" and not plain:
+                return self._encode_with_store(text, add_special_tokens, self._store)
+            return self._encode_here(text, add_special_tokens, plain=plain)
         return self._encode_by_reference(text, add_special_tokens, plain)
+
+    def _encode_with_store(self, text: Text, add_special_tokens: bool, store: Store) -> Encoding:
+        from toktier.sessions import prefixes
+
+        utf8 = (text if isinstance(text, str) else text_of(text)).encode("utf-8", "surrogatepass")
+        if len(utf8) < LOOKUP_FROM or self._serving.changes_length:
+            return self._encode_here(text, add_special_tokens)
+        return prefixes.encode(text, utf8, add_special_tokens, self._new_live, self._session_fingerprint, store)
 
     def _encode_by_reference(self, text: Text, add_special_tokens: bool, plain: bool) -> Encoding:
         encoding = self._reference.encode(text, add_special_tokens, plain)
@@ -334,7 +350,24 @@ class Tokenizer(EncoderBase):
         native = self.native_calls
         if summary:
             return explained.summarise(self._plan, self._counters, native[0], self._program)
-        return explained.report(self._plan, self._counters, native, self._program, self._resolution)
+        return explained.report(
+            self._plan,
+            self._counters,
+            native,
+            self._program,
+            self._resolution,
+            self._sessions_facts(),
+            self.native_uncut,
+        )
+
+    def _sessions_facts(self) -> dict[str, Any]:
+        """Of the store: whether there is one, and what this process looked up in it."""
+        counted = None if self._store is None else self._store.counters
+        return {
+            "store": self._store is not None,
+            "lookup": self._lookup,
+            "lookups": None if counted is None else {slot: getattr(counted, slot) for slot in counted.__slots__},
+        }
 
     def __repr__(self) -> str:
         return f"<toktier.Tokenizer {self.artifact_sha256[:12]} on {self._serving.id.value}, {self.vocab_size} tokens>"

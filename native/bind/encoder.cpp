@@ -1,5 +1,6 @@
 // `_native.EncoderBase`: encode, encode_batch, count, count_batch without a Python frame. What needs a decision (no program, a
 // session, a look-up) goes to the `_routed` methods of the subclass.
+#include <algorithm>
 #include <vector>
 
 #include "bind/batch_call.h"
@@ -21,6 +22,7 @@ struct EncoderObject {
   ProgramOwner* owner;  // inside `program`, or null
   std::uint64_t calls, bytes;  // texts that the engine served, and their UTF-8; written with the GIL held
   std::uint64_t uncut;         // changes of sessions that found no place to cut
+  Py_ssize_t routed_from;      // bytes of text from which on encode() asks the subclass, or 0: never
 };
 
 EncoderObject* as_encoder(PyObject* object) { return reinterpret_cast<EncoderObject*>(object); }
@@ -120,18 +122,21 @@ PyObject* encode_with_offsets(EncoderObject* e, PyObject* text, const EncodeOpti
                       {options.add_special_tokens, options.plain});
 }
 
-PyObject* encode(PyObject* self, PyObject* const* args, Py_ssize_t n, PyObject* keywords) {
+PyObject* encode_as(bool may_route, PyObject* self, PyObject* const* args, Py_ssize_t n, PyObject* keywords) {
   EncoderObject* e = as_encoder(self);
   PyObject* a[6] = {};
   EncodeOptions options;
   if (!bind_arguments(kEncode, args, n, keywords, a) || !take_flag(a[1], name_add, options.add_special_tokens) ||
       !take_flag(a[4], name_plain, options.plain) || !take_flag(a[5], name_offsets, options.offsets) || !ready(e))
     return nullptr;
-  if (e->owner == nullptr || given(a[2]) || given(a[3]))
-    return PyObject_CallMethodObjArgs(self, name_encode_routed, a[0], flag_object(options.add_special_tokens), or_none(a[2]),
+  const auto route = [&](PyObject* text) {
+    return PyObject_CallMethodObjArgs(self, name_encode_routed, text, flag_object(options.add_special_tokens), or_none(a[2]),
                                       or_none(a[3]), flag_object(options.plain), nullptr);
+  };
+  if (e->owner == nullptr || (may_route && (given(a[2]) || given(a[3])))) return route(a[0]);
   const Ref text = take_text(a[0]);
   if (!text) return nullptr;
+  if (may_route && e->routed_from != 0 && text_weight(text.get()) >= e->routed_from) return route(text.get());
   try {
     if (options.offsets) return encode_with_offsets(e, text.get(), options);
     if (is_shared_out(*e->owner, text_weight(text.get()))) return encode_shared_out(e, text.get(), options);
@@ -139,6 +144,14 @@ PyObject* encode(PyObject* self, PyObject* const* args, Py_ssize_t n, PyObject* 
   } catch (...) {
     return set_from_current_exception(), nullptr;
   }
+}
+
+PyObject* encode(PyObject* self, PyObject* const* args, Py_ssize_t n, PyObject* keywords) {
+  return encode_as(true, self, args, n, keywords);
+}
+
+PyObject* encode_here(PyObject* self, PyObject* const* args, Py_ssize_t n, PyObject* keywords) {
+  return encode_as(false, self, args, n, keywords);
 }
 
 PyObject* count(PyObject* self, PyObject* const* args, Py_ssize_t n, PyObject* keywords) {
@@ -268,15 +281,17 @@ PyObject* get_native_calls(PyObject* self, void*) {
 PyObject* get_native_uncut(PyObject* self, void*) { return PyLong_FromUnsignedLongLong(as_encoder(self)->uncut); }
 
 int init(PyObject* self, PyObject* args, PyObject* kwargs) {
-  static const char* names[] = {"program", nullptr};
+  static const char* names[] = {"program", "routed_from", nullptr};
   EncoderObject* e = as_encoder(self);
   PyObject* program;
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O:EncoderBase", const_cast<char**>(names), &program)) return -1;
+  Py_ssize_t routed_from = 0;
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|n:EncoderBase", const_cast<char**>(names), &program, &routed_from)) return -1;
   if (e->program != nullptr) return PyErr_SetString(PyExc_RuntimeError, "EncoderBase.__init__ was called twice"), -1;
   ProgramOwner* owner = program == Py_None ? nullptr : program_of(program);
   if (program != Py_None && owner == nullptr) return -1;
   e->program = Py_NewRef(program);
   e->owner = owner;
+  e->routed_from = std::max<Py_ssize_t>(routed_from, 0);
   return 0;
 }
 
@@ -302,6 +317,7 @@ void dealloc(PyObject* self) {
 
 PyMethodDef methods[] = {
     {"encode", erased(encode), METH_FASTCALL | METH_KEYWORDS, encode_doc},
+    {"_encode_here", erased(encode_here), METH_FASTCALL | METH_KEYWORDS, "encode() by the engine, whatever the subclass would."},
     {"encode_batch", erased(encode_batch), METH_FASTCALL | METH_KEYWORDS, encode_batch_doc},
     {"count", erased(count), METH_FASTCALL | METH_KEYWORDS, count_doc},
     {"count_batch", erased(count_batch), METH_FASTCALL | METH_KEYWORDS, count_batch_doc},

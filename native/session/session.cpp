@@ -77,6 +77,25 @@ const Position& Session::start_for(std::size_t begin_bytes, std::size_t begin_co
   throw NeedsText{base_.code_points + cut_reach};
 }
 
+// Whether the end of the text, where nothing is open, is a cut with `text` behind it; so is the beginning.
+bool Session::begins_with_cut(std::string_view text) const {
+  if (bytes() == 0) return true;
+  const std::string_view held = held_text();
+  const std::size_t before = std::min(held.size(), 2 * longest_character);
+  const std::size_t behind = std::min(text.size(), cut_reach * longest_character);
+  if (before == 0) return false;
+  // At least the two characters before and the three behind that a cut depends on, and whole ones alone.
+  char around[(2 + cut_reach) * longest_character];
+  std::memcpy(around, held.data() + held.size() - before, before);
+  std::memcpy(around + before, text.data(), behind);
+  std::size_t first = 0, end = before + behind;
+  while (first < before && is_continuation(around[first])) ++first;
+  if (behind < text.size())
+    while (end > before && is_continuation(text[end - before])) --end;
+  const std::string_view whole(around + first, end - first);
+  return cut_kind(*program_, whole, before - first, true) != 0;
+}
+
 // The last cut at `from` or behind it; 0 where there is none.
 std::size_t Session::last_cut(std::string_view text, std::size_t from) const {
   for (std::size_t p = text.size(); p-- > std::max<std::size_t>(from, 1);) {
@@ -89,8 +108,7 @@ std::size_t Session::last_cut(std::string_view text, std::size_t from) const {
 void Session::prepare(Context& context, std::size_t begin_bytes, std::string_view text, unsigned workers) {
   Pending& p = *pending_;
   const bool appends = begin_bytes == bytes();
-  if (appends) {
-    if (open_.bytes == bytes() && bytes() > 0) throw NeedsText{base_.code_points};
+  if (appends && (open_.bytes < bytes() || begins_with_cut(text))) {
     p.begin = open_;
   } else {
     const Position& near = position_before(begin_bytes, &Position::bytes);
@@ -106,7 +124,7 @@ void Session::prepare(Context& context, std::size_t begin_bytes, std::string_vie
   const std::string_view whole(p.text.data(), p.text.size());
   // Of the open text, an append makes new cuts near its end alone.
   constexpr std::size_t undecided = cut_reach * longest_character;
-  const std::size_t cut = last_cut(whole, appends && p.old_bytes > undecided ? p.old_bytes - undecided : 1);
+  const std::size_t cut = last_cut(whole, p.begin.bytes == open_.bytes && appends && p.old_bytes > undecided ? p.old_bytes - undecided : 1);
   const bool continued = p.begin.bytes > 0;
   encode_span(*program_, contexts_, context, whole.substr(0, cut), continued, workers, p.made);
   Position made;

@@ -87,6 +87,7 @@ class Session {
 
   const Position& start_for(std::size_t begin_bytes, std::size_t begin_code_points) const;
   const Position& position_before(std::size_t value, std::size_t Position::*count) const;
+  bool begins_with_cut(std::string_view text) const;
   std::size_t last_cut(std::string_view text, std::size_t from) const;
 
   std::shared_ptr<const Program> program_;

@@ -59,9 +59,12 @@ def report(
     native: tuple[int, int],
     program: dict[str, Any] | None,
     resolution: dict[str, Any],
+    sessions: dict[str, Any],
+    uncut: int,
 ) -> dict[str, Any]:
     """Everything: the summary, the request, the facts, every gate, admission, waivers, counters. `native`: texts and
-    bytes of the native engine; `resolution`: where the tokenizer.json came from."""
+    bytes of the native engine; `resolution`: where the tokenizer.json came from; `sessions`: where they are kept, and
+    what look-ups found; `uncut`: changes of sessions that left a long text without a cut."""
     request = plan.request
     return {
         **summarise(plan, counters, native[0], program),
@@ -93,8 +96,9 @@ def report(
             },
             "decode_calls": {b.value: counters.decodings(b) for b in (BackendId.FAST_CPU, BackendId.HF)},
             "native_bytes": native[1],
-            "reasons": counters.reasons(),
+            "reasons": counters.reasons() | ({Reason.SESSION_NO_SAFE_CUT.value: uncut} if uncut else {}),
         },
+        "sessions": sessions,
     }
 
 

@@ -76,6 +76,7 @@ class Reason(enum.StrEnum):
     DECODE_REFERENCE = "R_DECODE_REFERENCE"
     ENGINE_BINDING_MISMATCH = "R_ENGINE_BINDING_MISMATCH"
     REGISTRY_INVALID = "R_REGISTRY_INVALID"
+    SESSION_NO_SAFE_CUT = "R_SESSION_NO_SAFE_CUT"
 
 
 REASON_MEANINGS: dict[Reason, str] = {
@@ -91,6 +92,8 @@ REASON_MEANINGS: dict[Reason, str] = {
     "versions of the reference decode differently, or a decoder that the engine has not",
     Reason.ENGINE_BINDING_MISMATCH: "the evidence about this tokenizer is of another engine than the installed one",
     Reason.REGISTRY_INVALID: "the shipped support registry is damaged, so that it speaks for no tokenizer",
+    Reason.SESSION_NO_SAFE_CUT: "no fallback: 4 KiB and more at the end of a session have no place to cut, so that "
+    "every change encodes them again",
 }
 
 

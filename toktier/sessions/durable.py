@@ -20,7 +20,7 @@ from toktier.sessions.session import Session
 from toktier.sessions.turns import Turns
 
 if TYPE_CHECKING:
-    from toktier.sessions.store import StoredSession
+    from toktier.sessions import protocol
 
 BEFORE = chains.BLOCK - 1  # bytes of text before a point that the store may need
 
@@ -29,7 +29,7 @@ class DurableSession(Session):
     """A named session in a store. Two processes may use one: whoever writes second gets SessionRevisionConflict, and
     `refresh` brings what the other one wrote."""
 
-    def __init__(self, new_live: Callable[[], Live], stored: StoredSession, name: str) -> None:
+    def __init__(self, new_live: Callable[[], Live], stored: protocol.Session, name: str) -> None:
         self.name, self.fingerprint = name, stored.state.fingerprint
         self._new_live = new_live
         self._stored = stored

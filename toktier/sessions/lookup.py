@@ -77,7 +77,7 @@ class Lookup:
                 damaged.add(best.state.number)
                 continue
             point = best.point
-            return Prefix(best.state.number, point.tokens, point.text_bytes, point.code_points, ids)
+            return Prefix(best.state.number, point.tokens, point.text_bytes, point.code_points, ids, point.ids_digest)
         return None
 
     def _drop(self, session: int) -> None:

@@ -18,7 +18,7 @@ from toktier.sessions.session import Session
 from toktier.sessions.turns import Turns
 
 if TYPE_CHECKING:
-    from toktier.sessions.store import SessionStore
+    from toktier.sessions.protocol import Store
 
 KEPT_BYTES = 256 << 20
 KEPT_SESSIONS = 1024
@@ -28,7 +28,7 @@ ATTEMPTS = 3  # to present a text that other processes write over
 class OpenSessions:
     """Thread-safe."""
 
-    def __init__(self, new_live: Callable[[], Live], fingerprint: str, store: SessionStore | None) -> None:
+    def __init__(self, new_live: Callable[[], Live], fingerprint: str, store: Store | None) -> None:
         self._new_live, self._fingerprint, self.store = new_live, fingerprint, store
         self._guard = Turns()
         self._kept: OrderedDict[str, Session] = OrderedDict()

@@ -85,10 +85,14 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Prefix:
-    """A stored prefix of a presented text, verified over it: `ids` encode exactly its first `text_bytes` bytes."""
+    """A stored prefix of a presented text, verified over it: `ids` encode exactly its first `text_bytes` bytes.
+
+    `ids_digest`: of the point at which it ends.
+    """
 
     session: int
     tokens: int
     text_bytes: int
     code_points: int
     ids: bytes
+    ids_digest: bytes

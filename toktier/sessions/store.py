@@ -70,6 +70,17 @@ class SessionStore:
             upkeep.evict(connection, self.budget_bytes, state.number)
         return state.number
 
+    def extend(self, prefix: Prefix, appends: Sequence[Append]) -> bool:
+        """Adds to the anonymous session that ends where `prefix` does; False, and nothing is written, where the session
+        is a named one, has grown or is gone. Expected revisions do not count."""
+        with _guarded(self._database), self._database.writing() as connection:
+            state = rows.find_number(connection, prefix.session)
+            if state is None or state.name is not None or state.ids_digest != prefix.ids_digest:
+                return False
+            state = _append(connection, state, appends)
+            upkeep.evict(connection, self.budget_bytes, state.number)
+        return True
+
     def longest_prefix(self, text: str | bytes, fingerprint: str) -> Prefix | None:
         """The longest stored prefix that ends at a commit point, verified over `text`; None: nothing, or a miss."""
         return self._lookup.longest_prefix(changes.encoded(text), fingerprint)
