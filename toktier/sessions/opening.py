@@ -14,6 +14,7 @@ from toktier.config import STORE_SCHEMES, Settings, store_scheme, without_creden
 from toktier.errors import ConfigInvalid, StoreNotFound
 from toktier.labels import quoted, shown_path
 from toktier.sessions.database import FILE, NAMED_BY
+from toktier.sessions.protocol import Store
 from toktier.sessions.store import BUDGET_BYTES, TIMEOUT_SECONDS, SessionStore
 from toktier.storage import environment_fault
 
@@ -40,7 +41,7 @@ def open_store(
     durability: Literal["process", "full"] = "process",
     budget_bytes: int = BUDGET_BYTES,
     timeout: float = TIMEOUT_SECONDS,
-) -> SessionStore:
+) -> Store:
     """The store `where`; None: that of the settings. `create`: made where there is none, which else is StoreNotFound.
 
     Raises also ConfigInvalid, EnvironmentFault, StoreCorrupt and StoreFormatUnsupported.

@@ -14,6 +14,7 @@ from toktier.config import without_credentials
 from toktier.errors import ExitCode, SessionNotFound, StoreCorrupt, ToktierError, UsageError
 from toktier.labels import quoted
 from toktier.sessions.opening import open_store, place_of
+from toktier.sessions.protocol import Store
 from toktier.sessions.records import SessionInfo
 from toktier.sessions.store import SessionStore
 from toktier_cli import options
@@ -21,18 +22,23 @@ from toktier_cli.invocation import Invocation, Result, exit_code_of
 from toktier_cli.table import size
 from toktier_cli.verbs.session_text import described, findings_text, line, list_text, show_text, sum_of, totals
 
-Store = Annotated[
+StoreOption = Annotated[
     str | None,
-    typer.Option("--store", metavar="DIR", help="Where the sessions are kept. Default: what the settings say."),
+    typer.Option("--store", metavar="DIR|URL", help="Where the sessions are kept. Default: what the settings say."),
 ]
 
 
-def _opened(invocation: Invocation, store: str | None) -> tuple[SessionStore, str]:
+def _opened(invocation: Invocation, store: str | None) -> tuple[Store, str]:
     """The store, and how documents name it."""
     if store is not None:
         options.path_of(store, "--store")
     settings = options.settings_of(invocation)
     return open_store(store, settings, create=False), without_credentials(place_of(store, settings))
+
+
+def _disk_bytes(opened: Store) -> int | None:
+    """Of a store in a directory; a server's is its own affair."""
+    return opened.disk_bytes if isinstance(opened, SessionStore) else None
 
 
 def _not_found(name: str, store: str | None) -> SessionNotFound:
@@ -43,7 +49,7 @@ def _not_found(name: str, store: str | None) -> SessionNotFound:
 
 def list_(
     ctx: typer.Context,
-    store: Store = None,
+    store: StoreOption = None,
     everything: Annotated[bool, typer.Option("--all", help="Also anonymous sessions, which look-ups use.")] = False,
 ) -> Result:
     """The sessions of a store, last used first. Nothing is verified.
@@ -54,7 +60,7 @@ def list_(
     invocation: Invocation = ctx.obj
     opened, place = _opened(invocation, store)
     with opened:
-        infos, disk = opened.sessions(), opened.disk_bytes
+        infos, disk = opened.sessions(), _disk_bytes(opened)
     infos.sort(key=lambda info: (info.last_use, info.number), reverse=True)
     anonymous = [info for info in infos if info.name is None]
     shown = infos if everything else [info for info in infos if info.name is not None]
@@ -75,7 +81,7 @@ def list_(
 def show(
     ctx: typer.Context,
     name: Annotated[str, typer.Argument(metavar="NAME", show_default=False)],
-    store: Store = None,
+    store: StoreOption = None,
 ) -> Result:
     """What a store knows of a session: counts, revision, last use, fingerprint. No text, and nothing is verified."""
     invocation: Invocation = ctx.obj
@@ -91,7 +97,7 @@ def show(
     )
 
 
-def _unreadable(opened: SessionStore, name: str, store: str | None) -> ToktierError:
+def _unreadable(opened: Store, name: str, store: str | None) -> ToktierError:
     """Of a name that cannot be shown: whether nothing is there, or something without its state."""
     findings = opened.verify(name)
     if not findings:
@@ -106,7 +112,7 @@ def _unreadable(opened: SessionStore, name: str, store: str | None) -> ToktierEr
 def remove(
     ctx: typer.Context,
     names: Annotated[list[str] | None, typer.Argument(metavar="NAME...", show_default=False)] = None,
-    store: Store = None,
+    store: StoreOption = None,
     anonymous: Annotated[bool, typer.Option("--anonymous", help="All sessions without a name.")] = False,
 ) -> Result:
     """Remove sessions, also damaged ones. A program that has one open gets SESSION_REVISION_CONFLICT.
@@ -152,7 +158,7 @@ def verify(
     name: Annotated[
         str | None, typer.Argument(metavar="[NAME]", help="Default: the whole store.", show_default=False)
     ] = None,
-    store: Store = None,
+    store: StoreOption = None,
 ) -> Result:
     """Prove a store, or one session: seals, digests of ids and points, entries of the look-up, kept text.
 
@@ -187,7 +193,7 @@ def verify(
     )
 
 
-def _checked(opened: SessionStore, name: str | None) -> list[SessionInfo]:
+def _checked(opened: Store, name: str | None) -> list[SessionInfo]:
     """The sessions that were verified and have a row that can be listed."""
     if name is None:
         return opened.sessions()
@@ -195,14 +201,14 @@ def _checked(opened: SessionStore, name: str | None) -> list[SessionInfo]:
     return [] if info is None else [info]
 
 
-def _lost(opened: SessionStore, infos: list[SessionInfo], damaged: set[int | None]) -> set[int]:
+def _lost(opened: Store, infos: list[SessionInfo], damaged: set[int | None]) -> set[int]:
     """Numbers of damaged sessions whose own name does not lead to them any more."""
     named = [info for info in infos if info.number in damaged and info.name is not None]
     found = {info.number: opened.show(info.name) for info in named if info.name is not None}
     return {number for number, shown in found.items() if shown is None or shown.number != number}
 
 
-def compact(ctx: typer.Context, store: Store = None) -> Result:
+def compact(ctx: typer.Context, store: StoreOption = None) -> Result:
     """Merge small rows of a store and give free space back. No session, revision or id changes.
 
     Programs may use the store meanwhile.
@@ -210,12 +216,16 @@ def compact(ctx: typer.Context, store: Store = None) -> Result:
     invocation: Invocation = ctx.obj
     opened, place = _opened(invocation, store)
     with opened:
-        before = opened.disk_bytes
+        before = _disk_bytes(opened)
         merged = opened.compact()
-        after = opened.disk_bytes
+        after = _disk_bytes(opened)
     document: dict[str, Any] = {"rows_merged": merged, "bytes_before": before, "bytes_after": after}
     return Result(
         "session_compact",
         lambda: {"store": place, **document},
-        lambda: f"{merged} rows merged, {size(before)} on disk before, {size(after)} now\n",
+        lambda: (
+            f"{merged} rows merged"
+            + ("" if before is None or after is None else f", {size(before)} on disk before, {size(after)} now")
+            + "\n"
+        ),
     )
