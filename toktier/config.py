@@ -161,9 +161,10 @@ def without_credentials(place: str) -> str:
     scheme = store_scheme(place)
     if scheme is None:
         return place
-    rest = re.split("[?#]", place[len(scheme) + 3 :], maxsplit=1)[0]
-    # Up to the last @: a password may hold any character, also a slash that nobody escaped.
-    return f"{scheme}://{rest.rpartition('@')[2]}"
+    # A password may hold any character that nobody escaped: up to the last @, and nothing at all where a ? or # comes
+    # before that one.
+    rest, *query = re.split("[?#]", place[len(scheme) + 3 :], maxsplit=1)
+    return f"{scheme}://{'...' if '@' in ''.join(query) else rest.rpartition('@')[2]}"
 
 
 def _store(text: str) -> str:
