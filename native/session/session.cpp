@@ -41,7 +41,7 @@ void Session::restore(Position final_end, std::string_view open_text, const std:
   ids_.append(open_ids, n_open_ids);
   base_ = open_ = final_end;
   marks_.push(base_);
-  code_points_ = final_end.code_points + count_code_points(open_text);
+  code_points_ = final_end.code_points + (TOKTIER_FAULT(session_restore) ? open_text.size() : count_code_points(open_text));
 }
 
 void Session::adopt(std::string_view text, const std::uint32_t* ids, const Position* cuts, std::size_t n_cuts) {
@@ -134,7 +134,7 @@ void Session::prepare(Context& context, std::size_t begin_bytes, std::string_vie
   const std::string_view rest = whole.substr(cut);
   EncodeOptions options;
   options.post_process = false;
-  options.continued = continued || cut > 0;
+  options.continued = !TOKTIER_FAULT(session_continued) && (continued || cut > 0);
   const std::size_t count = context.prepare(rest, options);
   context.write(p.made.ids.room(count));
   p.made.ids.advance(count);
@@ -167,6 +167,7 @@ void Session::commit() {
   ids_.append(made.ids, made.count);
   std::size_t n = marks_.size();
   while (n > 1 && marks_[n - 1].bytes > p.begin.bytes) --n;
+  if (TOKTIER_FAULT(session_mark) && n < marks_.size()) ++n;
   marks_.resize(n);
   const auto mark = [&](const Position& at) {
     if (at.bytes >= marks_[marks_.size() - 1].bytes + block_near_end) marks_.push(at);
@@ -210,7 +211,9 @@ std::size_t Session::common_prefix(std::size_t from_bytes, std::string_view text
   const std::size_t least = std::min(held.size(), text.size());
   constexpr std::size_t stride = 1 << 12;
   std::size_t at = 0;
-  while (at + stride <= least && std::memcmp(held.data() + at, text.data() + at, stride) == 0) at += stride;
+  while (at + stride <= least &&
+         (TOKTIER_FAULT(session_prefix) || std::memcmp(held.data() + at, text.data() + at, stride) == 0))
+    at += stride;
   while (at < least && held[at] == text[at]) ++at;
   while (at > 0 && at < text.size() && is_continuation(text[at])) --at;
   return at;

@@ -10,6 +10,8 @@
 #include <vector>
 
 #include "engine/cuts.h"
+#include "engine/faults.h"
+#include "shared/utf8.h"
 
 namespace toktier {
 
@@ -22,6 +24,12 @@ EncodeOptions core_options(bool continued) {
   return options;
 }
 
+std::size_t block_end(const Program& program, std::string_view text, std::size_t from) {
+  if (!TOKTIER_FAULT(session_block)) return next_cut(program, text, from, true);
+  while (tt_is_continuation(static_cast<std::uint8_t>(text[from]))) ++from;
+  return from;
+}
+
 // `rest`: bytes of the span behind this share.
 void encode_share(const Program& program, Context& context, std::string_view text, bool continued, std::size_t rest, Span& out) {
   Position at;
@@ -30,7 +38,7 @@ void encode_share(const Program& program, Context& context, std::string_view tex
     const std::size_t block = left + rest > near_end ? block_before : block_near_end;
     // What is left behind a block of nearly all is not worth one of its own.
     std::size_t end = text.size();
-    if (left > block + block / 2) end = next_cut(program, text, at.bytes + block, true);
+    if (left > block + block / 2) end = block_end(program, text, at.bytes + block);
     const std::string_view part = text.substr(at.bytes, end - at.bytes);
     const std::size_t count = context.prepare(part, core_options(continued || at.bytes > 0));
     context.write(out.ids.room(count));
@@ -103,7 +111,7 @@ void encode_span(const Program& program, ContextPool& contexts, Context& context
       out.marks.push({base.bytes + mark.bytes, base.code_points + mark.code_points, base.tokens + mark.tokens});
     }
     out.ids.append(share.ids.data(), share.ids.size());
-    base = out.marks.data()[out.marks.size() - 1];
+    if (!TOKTIER_FAULT(session_shares)) base = out.marks.data()[out.marks.size() - 1];
   }
 }
 

@@ -31,12 +31,12 @@ FAULTS_FILE = ROOT / "native" / "faults" / "faults.def"
 DOCUMENT = ROOT / "docs" / "certification-faults.md"
 CHEAP = (
     "cases", "automaton", "classes", "added", "scanner", "normalization", "decoding", "vocabulary", "fuzz",
-    "code-points",
+    "code-points", "sessions",
 )  # fmt: skip
 # What a faulted engine has no part in planning: planned once. The others are planned by the engine under test, as they
 # would be if the fault were real.
 PLANNED_ONCE = frozenset(
-    ("tables", "cases", "automaton", "classes", "added", "decoding", "normalization", "fuzz", "code-points")
+    ("tables", "cases", "automaton", "classes", "added", "decoding", "normalization", "fuzz", "code-points", "sessions")
 )
 
 
@@ -202,7 +202,7 @@ def listed() -> list[tuple[str, str, str]]:
 def places(name: str) -> list[str]:
     """Files, of the engine or beside the list, in which a fault is planted."""
     mark = f"TOKTIER_FAULT({name})"
-    parts = (FAULTS_FILE.parent, ROOT / "native" / "engine", ROOT / "native" / "bind")
+    parts = (FAULTS_FILE.parent, *(ROOT / "native" / part for part in ("engine", "session", "bind")))
     sources = [path for part in parts for path in sorted(part.rglob("*.[ch]*"))]
     return [path.name for path in sources if mark in path.read_text()]
 

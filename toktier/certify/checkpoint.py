@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from toktier.canonical import TAG_CHECKPOINT, canonical_json, tagged_digest
+from toktier.certify.edit_scripts import from_rows
 from toktier.certify.plan import Plan, Shard, read_plan
 from toktier.certify.run_files import read_at_most
 from toktier.certify.tally import Counts
@@ -173,8 +174,10 @@ def _is_number(value: Any) -> bool:
 
 
 def _is_failure(failure: Any) -> bool:
-    """Whether it is one as a tally keeps it, of a text or of a value."""
-    words = ("text",) if "text" in failure else ("subject", "got", "expected")
+    """Whether it is one as a tally keeps it, of a text, of a script or of a value."""
+    if "script" in failure:
+        from_rows(failure["script"])
+    words = ("text",) if "text" in failure else () if "script" in failure else ("subject", "got", "expected")
     modes = ("add_special_tokens", "plain") if "text" in failure else ()
     return (
         all(isinstance(failure[name], str) for name in ("suite", "what", *words))

@@ -1,24 +1,28 @@
 """Failure documents: one difference, minimised, with what anyone needs to see it again.
 
-A text is given as code points, both rows of ids around the first difference, and the offsets there. A difference of
-something that is no text is its name and both values; its replay runs the block. Not here: counting (`tally`).
+A text is given as code points, both rows of ids around the first difference, and the offsets there; so is a script of
+edits, with both rows behind the edit that differs first. A difference of something else is its name and both values;
+its replay runs the block. Not here: counting (`tally`).
 """
 
 from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from toktier.canonical import canonical_json
 from toktier.certify.checkpoint import BlockResult
+from toktier.certify.edit_scripts import Edit, Script, Step, difference, from_rows, play, to_rows
 from toktier.certify.minimise import MAX_CALLS, minimise
 from toktier.certify.plan import Plan
 from toktier.certify.run_files import read_at_most
 from toktier.errors import EvidenceInvalid
 from toktier.labels import shown_path, typed
+from toktier.routing.vocabulary import BackendId
 
 if TYPE_CHECKING:
     from toktier.certify.subject import Subject
@@ -59,6 +63,36 @@ def comparison(subject: Subject, text: str, add_special_tokens: bool, plain: boo
     }
 
 
+def script_comparison(subject: Subject, script: Script) -> dict[str, Any]:
+    """Both rows behind the first edit at which a session differs, else behind the last. `differs`: None, "ids",
+    "lengths" or "error"; a session that the reference would serve has nothing to compare."""
+    session = subject.session
+    step: Step | None = None
+    what, expected = None, list[int]()
+    for step in () if session is None else play(session, script):
+        expected = subject.expected(step.text).ids
+        what = difference(step, expected)
+        if what is not None:
+            break
+    got = [] if step is None else step.ids
+    first = next(
+        (i for i, (a, b) in enumerate(zip(got, expected, strict=False)) if a != b), min(len(got), len(expected))
+    )
+    begin = max(0, first - WINDOW) if what else 0
+    return {
+        "differs": what.split()[0] if what else None,
+        "served_by": subject.backend.value if session is not None else BackendId.HF.value,
+        "edit": step.edit if step is not None and what else None,
+        "first_difference": first if what else None,
+        "from": begin,
+        "error": step.error if step is not None else None,
+        "got_ids": got[begin : first + WINDOW + 1],
+        "expected_ids": expected[begin : first + WINDOW + 1],
+        "got_lengths": [] if step is None else list(step.lengths),
+        "expected_lengths": [] if step is None else [len(expected), len(step.text), len(step.text.encode())],
+    }
+
+
 def failure_documents(
     plan: Plan, results: Mapping[int, BlockResult], subject: Subject, target: Mapping[str, Any], limit: int
 ) -> Iterable[tuple[str, dict[str, Any]]]:
@@ -84,10 +118,10 @@ def failure_documents(
 
 
 def distinct(documents: Iterable[tuple[str, dict[str, Any]]]) -> list[tuple[str, dict[str, Any]]]:
-    """Each shortest text, or other subject, once, by its first document, with how often it was found."""
-    first: dict[tuple[str, ...], tuple[str, dict[str, Any]]] = {}
+    """Each shortest text or script, or other subject, once, by its first document, with how often it was found."""
+    first: dict[str, tuple[str, dict[str, Any]]] = {}
     for name, document in documents:
-        key = ("text", *map(str, document["text"])) if "text" in document else ("value", document["subject"])
+        key = _whole_key(document)
         if key in first:
             kept = first[key]
             first[key] = (kept[0], {**kept[1], "times": kept[1]["times"] + document["times"]})
@@ -97,7 +131,8 @@ def distinct(documents: Iterable[tuple[str, dict[str, Any]]]) -> list[tuple[str,
 
 
 def _whole_key(failure: Mapping[str, Any]) -> str:
-    return f"text {failure['text']}" if "text" in failure else f"value {failure['subject']}"
+    key = next(key for key in ("text", "script", "subject") if key in failure)
+    return f"{key} {failure[key]}"
 
 
 def failure_document(
@@ -121,6 +156,8 @@ def failure_document(
         "what": failure["what"],
         "times": failure["times"],
     }
+    if "script" in failure:
+        return document | _of_script(from_rows(failure["script"]), subject)
     if "text" not in failure:
         return document | {
             "subject": failure["subject"],
@@ -139,6 +176,36 @@ def failure_document(
         "add_special_tokens": mode[0],
         "plain": mode[1],
         "comparison": comparison(subject, shortest, *mode),
+    }
+
+
+def _of_script(script: Script, subject: Subject) -> dict[str, Any]:
+    """The fewest edits that still differ, then the shortest text of each, within as much work as for a text."""
+    whole = sum(len(edit.text) for edit in script)
+    kind = script_comparison(subject, script)["differs"]
+    shortest = script
+    if kind is not None:
+        calls = min(MAX_CALLS, MINIMISED_CODE_POINTS // (len(script) * (whole + 16)))
+
+        def differs(tried: Script) -> bool:
+            return bool(script_comparison(subject, tried)["differs"] == kind)
+
+        shortest = minimise(script, differs, calls)
+        for number in range(len(shortest)):
+            edit = shortest[number]
+
+            def with_text(text: str, number: int = number, edit: Edit = edit, of: Script = shortest) -> Script:
+                return (*of[:number], replace(edit, text=text), *of[number + 1 :])
+
+            def differs_with(text: str, made: Callable[[str], Script] = with_text) -> bool:
+                return differs(made(text))
+
+            shortest = with_text(minimise(edit.text, differs_with, calls // len(shortest)))
+    return {
+        "script": to_rows(shortest),
+        "found_in_edits": len(script),
+        "found_in_code_points": whole,
+        "comparison": script_comparison(subject, shortest),
     }
 
 
@@ -172,6 +239,11 @@ def text_of(document: Mapping[str, Any]) -> str | None:
     return "".join(map(chr, document["text"])) if "text" in document else None
 
 
+def script_of(document: Mapping[str, Any]) -> Script | None:
+    """The script of a failure; None where it is of something else."""
+    return from_rows(document["script"]) if "script" in document else None
+
+
 def _well_formed(document: Mapping[str, Any]) -> bool:
     try:
         named = all(isinstance(document[key], str) for key in ("plan", "backend", "engine", "level", "suite", "what"))
@@ -182,10 +254,12 @@ def _well_formed(document: Mapping[str, Any]) -> bool:
             and isinstance(document["seed"], int)
             and isinstance(document["target"], dict)
         )
+        if "script" in document:
+            return sound and bool(from_rows(document["script"]))
         if "text" in document:
             points = document["text"]
             sound = sound and all(isinstance(document[mode], bool) for mode in ("add_special_tokens", "plain"))
             return sound and all(isinstance(p, int) and 0 <= p <= 0x10FFFF and not 0xD800 <= p < 0xE000 for p in points)
         return sound and isinstance(document["subject"], str)
-    except (KeyError, TypeError):
+    except (KeyError, TypeError, ValueError):
         return False

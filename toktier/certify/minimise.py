@@ -1,17 +1,19 @@
-"""The shortest text that still differs: delta debugging over code points, with a bound on the calls.
+"""The shortest text, or script of edits, that still differs: delta debugging over its parts, with a bound on the calls.
 
-The result is 1-minimal (no single code point can be left out) unless the bound ended the search; then it is the
-shortest that was found. Not here: what "differs" means.
+The result is 1-minimal (no single code point, or edit, can be left out) unless the bound ended the search; then it is
+the shortest that was found. Not here: what "differs" means.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any, TypeVar
 
 MAX_CALLS = 3000
+Parts = TypeVar("Parts", str, tuple[Any, ...])
 
 
-def minimise(text: str, differs: Callable[[str], bool], max_calls: int = MAX_CALLS) -> str:
+def minimise(text: Parts, differs: Callable[[Parts], bool], max_calls: int = MAX_CALLS) -> Parts:
     """`differs(text)` is true, and is true of the result."""
     calls = 0
     parts = 2

@@ -1,11 +1,11 @@
-"""One failure run again: the text on both sides, or, where the failure is of no text, the block that found it."""
+"""One failure run again: the text or script on both sides, or, where it is of neither, the block that found it."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from toktier.certify.failures import comparison, text_of
+from toktier.certify.failures import comparison, script_comparison, script_of, text_of
 from toktier.certify.levels import Level
 from toktier.certify.suites import suite_named
 from toktier.certify.tally import Tally
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def replay(document: Mapping[str, Any], subject: Subject) -> dict[str, Any]:
-    """`differs` says whether it still does; with `comparison` for a text, else `got` and `expected` of now."""
+    """`differs` says whether it still does; with `comparison` for a text or script, else `got` and `expected`."""
     if subject.sha256 != document["artifact"]["sha256"]:
         raise ArtifactHashMismatch(
             f"{shown_path(subject.path)} is not the tokenizer.json of this failure",
@@ -27,6 +27,10 @@ def replay(document: Mapping[str, Any], subject: Subject) -> dict[str, Any]:
     text = text_of(document)
     if text is not None:
         now = comparison(subject, text, bool(document["add_special_tokens"]), bool(document["plain"]))
+        return {"differs": now["differs"] is not None, "comparison": now, "got": None, "expected": None}
+    script = script_of(document)
+    if script is not None:
+        now = script_comparison(subject, script)
         return {"differs": now["differs"] is not None, "comparison": now, "got": None, "expected": None}
     try:
         suite = suite_named(document["suite"])

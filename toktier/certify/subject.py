@@ -7,6 +7,7 @@ visibly: every encoding carries who made it, and `Tally` counts. Not here: what 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     import tokenizers
 
     from toktier import Encoding, Tokenizer
-    from toktier._native import EncoderBase, Program
+    from toktier._native import EncoderBase, Program, SessionBase
 
 
 class Answered(NamedTuple):
@@ -156,6 +157,16 @@ class Subject:
     def encode_ids(self, text: str, add_special_tokens: bool = False, plain: bool = False) -> Encoding:
         """One encoding by a call that asks for no offsets, which the engine answers by a path of its own."""
         return self.tokenizer.encode(text, add_special_tokens, plain=plain)
+
+    @property
+    def session(self) -> Callable[[], SessionBase] | None:
+        """Makes a session of the backend under test; None where the reference would serve it."""
+        from toktier._native import EncoderBase, SessionBase
+
+        tokenizer = self.tokenizer
+        if not isinstance(tokenizer, EncoderBase) or tokenizer.program is None:
+            return None
+        return lambda: SessionBase(tokenizer)
 
     def answered(self) -> Answered:
         """Who answered calls that carry no name of their own, since the tokenizer was loaded: about 30 µs."""

@@ -70,6 +70,8 @@ def failure_line(path: str, document: dict[str, Any]) -> str:
     again = f"`{repro(path)}`"
     where = f"{document['suite']} block {document['block']}: {document['what']}"
     where += f", {document['times']:,} times" if document["times"] > 1 else ""
+    if "script" in document:
+        return f"{where} after {_script_line(document)}; {again}"
     if "text" not in document:
         return f"{where} of {document['subject']}: {document['got']} instead of {document['expected']}; {again}"
     points = [f"U+{point:04X}" for point in document["text"][:CODE_POINTS_SHOWN]]
@@ -85,6 +87,23 @@ def failure_line(path: str, document: dict[str, Any]) -> str:
         f"{where}{specials} of {' '.join(points)}{more}: first difference at {row[:-1]} {c['first_difference']}, "
         f"from {c['from']} on {c['got_' + row]} instead of {c['expected_' + row]}; {again}"
     )
+
+
+def _script_line(document: dict[str, Any]) -> str:
+    """The edits of a script and how the ids differ behind them."""
+    edits = [
+        f"{operation}{f' from {start}' if operation == 'replace' else ''} "
+        + (" ".join(f"U+{point:04X}" for point in points[:CODE_POINTS_SHOWN]) or "nothing")
+        + (f" and {len(points) - CODE_POINTS_SHOWN:,} more" if len(points) > CODE_POINTS_SHOWN else "")
+        for operation, start, points in document["script"]
+    ]
+    c = document["comparison"]
+    if c["differs"] is None:
+        return f"{', '.join(edits)}: not seen again"
+    if c["error"] is not None:
+        return f"{', '.join(edits)}: {c['error']}"
+    row = c["differs"]
+    return f"{', '.join(edits)}: {row} {c['got_' + row]} instead of {c['expected_' + row]}, from id {c['from']} on"
 
 
 def _row(name: str, blocks: str, counts: Counts, why: str) -> str:

@@ -2,7 +2,8 @@
 
 A check has one outcome: agreed, mismatch, or routed: the reference answered inside the backend under test, which is
 never agreement. Counts are named for what they are. The digest of a block is SHA-256 over the digest of every text and
-the digest of the reference's ids for it (little-endian uint32), in order. Not here: shortening a failure (`minimise`).
+the digest of the reference's ids for it (little-endian uint32), in order. Of a script of edits, the text after every
+edit is such a text. Not here: shortening a failure (`minimise`).
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ import hashlib
 from array import array
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
+
+from toktier.certify.edit_scripts import Script, difference, play, to_rows
 
 if TYPE_CHECKING:
     from toktier.certify.subject import Subject
@@ -95,6 +98,39 @@ class Tally:
                 return self._differ(f"ids at level {level}", text, add_special_tokens, plain)
         return True
 
+    def script(self, script: Script) -> bool:
+        """Takes a session of the backend through a script: after every edit the ids, as the patches alone make them,
+        and the lengths are those of the whole text, in one check; at the end the session's own ids are. What follows a
+        difference is not looked at. True when all agreed."""
+        session = self.subject.session
+        if session is None:
+            self.routed(len(script))
+            return False
+        calls = self.subject.tokenizer.native_calls[0]
+        checked = 0
+        for step in play(session, script):
+            text, counts = step.text, self.counts
+            encoded = text.encode("utf-8")
+            expected = self.subject.expected(text).ids
+            counts.documents += 1
+            counts.utf8_bytes += len(encoded)
+            counts.code_points += len(text)
+            counts.ids += len(expected)
+            checked += 1
+            self._digest.update(hashlib.sha256(encoded).digest())
+            self._digest.update(hashlib.sha256(little_endian_ids(expected)).digest())
+            what = difference(step, expected)
+            if what is not None:
+                counts.checks += checked
+                counts.mismatches += 1
+                self._keep({"what": what, "script": to_rows(script[: step.edit + 1])})
+                return False
+        if checked and self.subject.tokenizer.native_calls[0] == calls:
+            self.routed(checked)  # no change of a session was counted by the engine
+            return False
+        self.counts.checks += checked
+        return True
+
     def check(self, what: str, subject: str, got: Any, expected: Any) -> bool:
         """One comparison of something that is no text. `what` and `subject` name it; values are JSON-able."""
         self.counts.checks += 1
@@ -121,8 +157,8 @@ class Tally:
         return False
 
     def _keep(self, failure: dict[str, Any]) -> None:
-        """A text, or a subject, that differs in several ways is one failure: the first, and how often."""
-        key = "text" if "text" in failure else "subject"
+        """A text, a script, or a subject, that differs in several ways is one failure: the first, and how often."""
+        key = next(key for key in ("text", "script", "subject") if key in failure)
         same = next((kept for kept in self.failures if kept.get(key) == failure[key]), None)
         if same is not None:
             same["times"] += 1

@@ -194,7 +194,7 @@ def replay(
     file: options.File = None,
 ) -> Result:
     """Run one failure again. Exit code 0: it agrees now. 1: it still differs."""
-    from toktier.certify.failures import read_failure, text_of
+    from toktier.certify.failures import read_failure, script_of, text_of
     from toktier.certify.replay import replay as run_again
 
     invocation: Invocation = ctx.obj
@@ -210,7 +210,7 @@ def replay(
     def text() -> str:
         state = "still differs" if now["differs"] else "agrees now"
         lines = [f"{shown_path(failure)}: {state} ({said['suite']} block {said['block']}, {said['what']})"]
-        points = text_of(said)
+        points, script = text_of(said), script_of(said)
         if points is not None:
             c = now["comparison"]
             lines.append(f"text: {' '.join(f'U+{ord(p):04X}' for p in points)}")
@@ -218,6 +218,12 @@ def replay(
             lines.append(f"from id {c['from']} on, first difference at {c['first_difference']}, by {c['served_by']}")
             for side in ("got", "expected"):
                 lines.append(f"{side:9}ids {c[side + '_ids']} offsets {c[side + '_offsets']}")
+        elif script is not None:
+            c = now["comparison"]
+            lines += [f"{e.operation} {f'{e.start} ' if e.operation == 'replace' else ''}{e.text!a}" for e in script]
+            lines.append(f"from id {c['from']} on, first difference at {c['first_difference']}, by {c['served_by']}")
+            lines += [c["error"]] if c["error"] is not None else []
+            lines += [f"{s:9}ids {c[s + '_ids']} lengths {c[s + '_lengths']}" for s in ("got", "expected")]
         elif now["differs"]:
             lines.append(f"{said['subject']}: {now['got']} instead of {now['expected']}")
         return "\n".join(lines) + "\n"

@@ -15,6 +15,7 @@ from toktier.certify.suites.fingerprint import FingerprintSuite
 from toktier.certify.suites.fuzz import FuzzSuite
 from toktier.certify.suites.normalization import NormalizationSuite
 from toktier.certify.suites.scanner import ScannerSuite
+from toktier.certify.suites.sessions import SessionsSuite
 from toktier.certify.suites.tables import TablesSuite
 from toktier.certify.suites.vocabulary import VocabularySuite
 
@@ -31,6 +32,7 @@ SUITES: tuple[Suite, ...] = (
     FingerprintSuite(),
     VocabularySuite(),
     DecodingSuite(),
+    SessionsSuite(),
     FuzzSuite(),
     CorpusSuite(),
 )
