@@ -73,7 +73,6 @@ def test_the_shipped_family_loads_with_no_network(monkeypatch: pytest.MonkeyPatc
 
 def test_what_is_not_there_yet_is_absent() -> None:
     tok = toktier.from_file(BYTE_LEVEL, policy="supported")
-    assert not hasattr(tok, "session")
     assert not hasattr(tok, "aencode")
     assert set(toktier.__all__) <= set(dir(toktier))
     assert all(getattr(toktier, name) is not None for name in toktier.__all__)

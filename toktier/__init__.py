@@ -14,12 +14,13 @@ if TYPE_CHECKING:
     from typing import Any
 
     from toktier import errors
-    from toktier._native import Encoding, EncodingBatch
+    from toktier._native import Encoding, EncodingBatch, TokenPatch
     from toktier.api import ToktierWarning, from_file, from_pretrained, load
     from toktier.config import Config
     from toktier.decode_stream import DecodeStream
     from toktier.errors import ToktierError
     from toktier.routing.vocabulary import RoutingPolicy
+    from toktier.sessions.session import Session
     from toktier.tokenizer import Tokenizer
 
 _HOMES = {
@@ -28,6 +29,8 @@ _HOMES = {
     "Encoding": "toktier._native",
     "EncodingBatch": "toktier._native",
     "RoutingPolicy": "toktier.routing.vocabulary",
+    "Session": "toktier.sessions.session",
+    "TokenPatch": "toktier._native",
     "Tokenizer": "toktier.tokenizer",
     "ToktierError": "toktier.errors",
     "ToktierWarning": "toktier.api",
@@ -43,6 +46,8 @@ __all__ = [
     "Encoding",
     "EncodingBatch",
     "RoutingPolicy",
+    "Session",
+    "TokenPatch",
     "Tokenizer",
     "ToktierError",
     "ToktierWarning",

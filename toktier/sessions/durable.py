@@ -152,30 +152,23 @@ class DurableSession(Session):
         return self._stored.ids()[: self._stored.last_point("text_bytes", end).tokens * 4]
 
     def _recall(self, text: bytes) -> None:
-        """Makes memory hold all of the longest stored prefix that `text` begins with.
-
-        It begins anew one point earlier than they agree: a cut looks at the three characters behind it, and what comes
-        behind the last common point may be another text than it was.
-        """
+        """Makes memory hold all of the longest stored prefix that `text` begins with. Whether the text may be cut where
+        the prefix ends is for the next change to see: what comes behind may be another text than it was."""
         points, state = self._points_of(text), self._stored.state
-        if points and points[-1].text_bytes == state.text_bytes == self._live.held_from:
-            self._live.adopt(text[: state.text_bytes], self._stored.ids(), _numbers(points[:-1]))
+        if not points:
+            self._before, self._current = b"", self._new_live()
+            self._current.restore(state.revision, (0, 0, 0), b"", b"")
             return
-        live = self._new_live()
-        if len(points) >= 2:
-            final, end = points[-2], points[-1]
-            ids = self._stored.ids()
-            open_text = text[final.text_bytes : end.text_bytes]
-            open_ids = ids[final.tokens * 4 : end.tokens * 4]
-            live.restore(self.revision, (final.text_bytes, final.code_points, final.tokens), open_text, open_ids)
-            live.adopt(text[: final.text_bytes], ids[: final.tokens * 4], _numbers(points[:-2]))
-        else:
-            live.restore(self.revision, (0, 0, 0), b"", b"")
-        self._before, self._current = b"", live
+        end = points[-1]
+        if not end.text_bytes == state.text_bytes == self._live.held_from:
+            self._current = self._new_live()
+            self._current.restore(state.revision, (end.text_bytes, end.code_points, end.tokens), b"", b"")
+        numbers = b"".join(pack("=3Q", p.text_bytes, p.code_points, p.tokens) for p in points[:-1])
+        self._live.adopt(text[: end.text_bytes], self._stored.ids()[: end.tokens * 4], numbers)
+        self._before = b""
 
     def _points_of(self, text: bytes) -> list[CommitPoint]:
-        """The points, the beginning not among them, up to the last one whose text digest holds over `text`, and which
-        is three characters and more behind the one before it."""
+        """The points, the beginning not among them, up to the last one whose text digest holds over `text`."""
         end, at, found = chains.TextEnd(chains.text_seed(self._stored.state.fingerprint), b""), 0, []
         for point in self._stored.points():
             if point.text_bytes > len(text):
@@ -185,14 +178,4 @@ class DurableSession(Session):
             if chains.text_digest(end, point.tokens, point.text_bytes, point.code_points) != point.text_digest:
                 break
             found.append(point)
-        while len(found) >= 2 and found[-1].code_points - found[-2].code_points < CUT_REACH:
-            del found[-2]
         return found
-
-
-def _numbers(points: list[CommitPoint]) -> bytes:
-    return b"".join(pack("=3Q", p.text_bytes, p.code_points, p.tokens) for p in points)
-
-
-CUT_REACH = 3
-"""Characters behind a cut that its being one may depend on (kernels/shared/cuts.h)."""

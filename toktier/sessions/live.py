@@ -59,6 +59,7 @@ class ReferenceLive:
         """`encode`: text and whether the template's tokens are wanted."""
         self._encode = encode
         self._text, self._ids, self.revision = "", array("I"), 0
+        self._base = (0, 0, 0)  # bytes, code points and tokens before what is held
         self._prepared: tuple[str, array[int]] | None = None
 
     def append(self, text: Text, *, expected_revision: int | None = None) -> TokenPatch:
@@ -80,14 +81,20 @@ class ReferenceLive:
     def prepare_replace(self, start: int, text: Text) -> bool:
         if isinstance(start, bool) or not hasattr(start, "__index__"):
             raise TypeError(f"start must be an integer, not {type(start).__name__}")
-        if not 0 <= start <= len(self._text):
-            raise ValueError(f"start is {start}: the text has {len(self._text)} code points")
+        if not 0 <= start <= self.text_length:
+            raise ValueError(f"start is {start}: the text has {self.text_length} code points")
         return self._prepare(self._text[:start] + text_of(text))
 
     def prepare_present(self, text: Text) -> bool:
         return self._prepare(text_of(text))
 
     def _prepare(self, text: str) -> bool:
+        if self._base[0] > 0:
+            raise SessionNeedsText(
+                "the native engine began this session; the reference, which serves now, needs all of its text",
+                details={"held_from": self._base[1]},
+                remedy="present the whole text: encode(text, session=...)",
+            )
         self._prepared = None if text == self._text else (text, array("I", self._encode(text, False)))
         return self._prepared is not None
 
@@ -132,32 +139,29 @@ class ReferenceLive:
         return self._text.encode()
 
     def restore(self, revision: int, final: tuple[int, int, int], open_text: bytes, open_ids: bytes) -> None:
-        if final[0] > 0:
-            raise SessionNeedsText(
-                "the native engine began this session; the reference, which serves now, needs all of its text",
-                details={"held_from": final[1]},
-                remedy="present the whole text: encode(text, session=...)",
-            )
+        """What the native engine made final needs its text before anything can be encoded: `adopt`."""
+        self._base = final
         self._text, self._ids, self.revision = open_text.decode(), array("I", open_ids), revision
 
     def adopt(self, text: bytes, ids: bytes, points: bytes) -> None:
         self._text = text.decode() + self._text
         self._ids = array("I", ids) + self._ids
+        self._base = (0, 0, 0)
 
     def __len__(self) -> int:
-        return len(self._ids)
+        return self._base[2] + len(self._ids)
 
     @property
     def text_length(self) -> int:
-        return len(self._text)
+        return self._base[1] + len(self._text)
 
     @property
     def byte_length(self) -> int:
-        return len(self._text.encode())
+        return self._base[0] + len(self._text.encode())
 
     @property
     def held_from(self) -> int:
-        return 0
+        return self._base[0]
 
     @property
     def memory(self) -> int:

@@ -315,4 +315,5 @@ def _info(row: tuple[Any, ...]) -> SessionInfo:
             shown = name.decode("utf-8", "surrogatepass")
         except (UnicodeError, AttributeError):
             shown = str(name)
-    return SessionInfo(*(number, shown, fingerprint, bool(keep_text), *counts, used / 1e9))
+    last_use = used / 1e9 if isinstance(used, (int, float)) else 0.0  # a row may hold anything
+    return SessionInfo(*(number, shown, fingerprint, bool(keep_text), *counts, last_use))

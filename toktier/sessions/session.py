@@ -92,6 +92,9 @@ class Session:
     ) -> None:
         self.close()
 
+    def __reduce__(self) -> tuple[object, ...]:
+        raise TypeError("a Session cannot be pickled or copied: give the text, or a store and a name")
+
     def __repr__(self) -> str:
         of = "" if self.name is None else f" {self.name!r}"
         return f"<toktier.Session{of}, {len(self)} tokens at revision {self.revision}>"
