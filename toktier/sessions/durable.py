@@ -65,7 +65,7 @@ class DurableSession(Session):
             except SessionNeedsText:
                 if not self._stored.state.keep_text:
                     raise
-                self._recall(self._stored.text())
+                self._adopt_kept_text()
                 prepared = self._live.prepare_replace(start, text)
             return self._write(prepared)
 
@@ -83,7 +83,7 @@ class DurableSession(Session):
         """As `Session.snapshot`. An Encoding without offsets where the text before what is held is not known."""
         with self._turn:
             if self._live.held_from > 0 and self._stored.state.keep_text:
-                self._recall(self._stored.text())
+                self._adopt_kept_text()
             if self._live.held_from == 0:
                 return self._live.snapshot()
             return Encoding.from_ids(self._all_ids(), backend="fast_cpu")
@@ -94,6 +94,12 @@ class DurableSession(Session):
             if self._live.held_from > 0:
                 held = self._stored_ids_before(self._live.held_from) + held
             return memoryview(held).cast("I")
+
+    def _all_text(self) -> bytes:
+        with self._turn:
+            if self._live.held_from > 0:
+                self._adopt_kept_text()
+            return self._live.held_text()
 
     @property
     def revision(self) -> int:
@@ -150,6 +156,10 @@ class DurableSession(Session):
     def _stored_ids_before(self, end: int) -> bytes:
         """Ids of the text before a byte, which is a point of the session; proven by their chain."""
         return self._stored.ids()[: self._stored.last_point("text_bytes", end).tokens * 4]
+
+    def _adopt_kept_text(self) -> None:
+        """SessionNeedsText where none is kept."""
+        self._recall(self._stored.text())
 
     def _recall(self, text: bytes) -> None:
         """Makes memory hold all of the longest stored prefix that `text` begins with. Whether the text may be cut where

@@ -55,6 +55,14 @@ class Session:
         return self._live.snapshot()
 
     @property
+    def text(self) -> str:
+        """The whole text. SessionNeedsText where a session that was opened again does not hold it."""
+        return self._all_text().decode()
+
+    def _all_text(self) -> bytes:
+        return self._live.held_text()
+
+    @property
     def ids(self) -> list[int]:
         """A new list of all ids."""
         return ids_of(self._all_ids())
