@@ -1,4 +1,4 @@
-"""A process that appends to a session is killed at any moment: what it was told is done is there, and the ids are right."""
+"""A process that appends is killed at any moment: what it was told is done is there, and the ids are right."""
 
 from __future__ import annotations
 
