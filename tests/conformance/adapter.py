@@ -64,3 +64,22 @@ def make(path: str) -> Callable[[str, bool], list[int]]:
     """The adapter that check.py asks for."""
     tokenizer = native_tokenizer(path)
     return lambda text, add_special_tokens: encode_natively(tokenizer, text, add_special_tokens).ids
+
+
+def make_present(path: str) -> Callable[[str, bool], list[int]]:
+    """The same through one session, which is given every text whole. A text that differs from the one before must have
+    moved the engine's counter."""
+    tokenizer = native_tokenizer(path)
+    session = tokenizer.session()
+    held = ""
+
+    def present(text: str, add_special_tokens: bool) -> list[int]:
+        nonlocal held
+        calls = tokenizer.native_calls[0]
+        encoding = tokenizer.encode(text, add_special_tokens, session=session)
+        if encoding.backend != "fast_cpu" or tokenizer.native_calls[0] != calls + (text != held):
+            raise NotServedNatively(f"{encoding.backend} answered; {tokenizer.native_calls[0] - calls} changes counted")
+        held = text
+        return encoding.ids
+
+    return present

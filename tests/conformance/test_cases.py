@@ -27,10 +27,12 @@ REFUSED = {
 }
 
 
-def check(shared: Path, files: list[str], directory: Path) -> subprocess.CompletedProcess[str]:
+def check(
+    shared: Path, files: list[str], directory: Path, adapter_name: str = "tests.conformance.adapter:make"
+) -> subprocess.CompletedProcess[str]:
     """`check.py` puts its own directory and the current one first on the path: `directory` must hold no package."""
     flags = ["-S"] if sys.flags.no_site else []
-    script = [str(shared / "cases" / "check.py"), "--adapter", "tests.conformance.adapter:make", "--version", VERSION]
+    script = [str(shared / "cases" / "check.py"), "--adapter", adapter_name, "--version", VERSION]
     paths = [str(shared / "cases" / name) for name in files]
     path = os.pathsep.join(part for part in (os.environ.get("PYTHONPATH"), str(ROOT)) if part)
     return subprocess.run(

@@ -1,5 +1,5 @@
-"""`_native.SessionBase`: what it takes and refuses, how small its patches are, the halves that stores use, threads, a fork
-in the middle of a change, garbage collection.
+"""`_native.SessionBase`: what it takes and refuses, how small its patches are, the halves that stores use, threads, a
+fork in the middle of a change, garbage collection.
 
 That its ids are those of the whole text under any script is a law (tests/laws/test_session_laws.py); what an append
 costs is counted (tests/counters).
@@ -247,8 +247,8 @@ def test_patches_are_as_small_as_they_can_be(name: str) -> None:
     session = SessionBase(shared_pair(name)[0])
     text, held = "", list[int]()
     for start, put in [
-        (0, PROSE), (0, PROSE), (5, "x"), (5, PROSE[5:]), (20, PROSE[20:] * 3), (20, PROSE[20:] * 2), (90, ""), (3, " 1"),
-        (3, " 1"), (4, "1" * 40), (10, "1" * 34), (0, PROSE * 30), (900, PROSE), (10, "t"),
+        (0, PROSE), (0, PROSE), (5, "x"), (5, PROSE[5:]), (20, PROSE[20:] * 3), (20, PROSE[20:] * 2), (90, ""),
+        (3, " 1"), (3, " 1"), (4, "1" * 40), (10, "1" * 34), (0, PROSE * 30), (900, PROSE), (10, "t"),
     ]:  # fmt: skip
         patch = session.replace(min(start, len(text)), put)
         text = text[:start] + put
