@@ -67,20 +67,19 @@ void set_invalid_token(PyObject* token, Py_ssize_t index) {
   if (details) raise("InvalidToken", message, details.get(), nullptr);
 }
 
-void set_session_conflict(std::uint64_t expected, std::uint64_t found) {
-  const Ref details(Py_BuildValue("{s:K,s:K}", "expected", static_cast<unsigned long long>(expected), "found",
-                                  static_cast<unsigned long long>(found)));
-  if (!details) return;
-  raise("SessionRevisionConflict",
-        "the session is at revision " + std::to_string(found) + ": expected revision " + std::to_string(expected), details.get(),
-        "apply the change to what the session holds now");
+void set_session_conflict(PyObject* expected, PyObject* found) {
+  const Ref details(Py_BuildValue("{s:O,s:O}", "expected", expected, "found", found));
+  const Ref message(PyUnicode_FromFormat("the session is at revision %S: expected revision %S", found, expected));
+  const char* const text = message ? PyUnicode_AsUTF8(message.get()) : nullptr;
+  if (!details || text == nullptr) return;
+  raise("SessionRevisionConflict", text, details.get(), "apply the change to what the session holds now");
 }
 
 void set_session_needs_text(std::size_t held_from) {
   const Ref details(Py_BuildValue("{s:n}", "held_from", Py_ssize_t(held_from)));
   if (!details) return;
   raise("SessionNeedsText",
-        "the session was opened again and holds its text from code point " + std::to_string(held_from) + " on, not what is before",
+        "the session was opened again and holds its text from code point " + std::to_string(held_from) + " on, nothing before",
         details.get(), "present the whole text: encode(text, session=...); or make sessions with keep_text=True");
 }
 

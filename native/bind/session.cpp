@@ -1,13 +1,16 @@
 // `_native.SessionBase`: a growing text of one encoder and its ids (native/session), held in memory. append, replace and present
 // are whole changes; prepare_* and commit are their halves, between which a store writes. Not here: stores, names, the reference.
 //
-// One change at a time: a thread that comes while another one is at it waits. A child that was forked meanwhile waits for
-// nobody: what the other thread had prepared is let go of, and what was committed is whole, because commits hold the GIL.
+// One change at a time: a thread that comes while another one is at it waits. The same thread may come again, because making
+// Python objects can run anybody's finalizers: that is refused. A child that was forked meanwhile waits for nobody: what the
+// other thread had prepared is let go of, and what was committed is whole, because commits hold the GIL.
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <cstring>
 #include <memory>
+#include <new>
 #include <vector>
 
 #include "bind/batch_call.h"
@@ -26,8 +29,8 @@ namespace {
 
 // Text without a place to cut, behind the last one: from here on it is reported.
 constexpr std::size_t kLongOpenText = 4096;
-// Text that a step of a store spans at the most; near the end of a change steps are as long as what comes behind them, down to the
-// least: an edit near the end finds a step near it.
+// Text that a step of a store spans at the most; near the end of a change steps are as long as what comes behind them, down to
+// the least: an edit near the end finds a step near it.
 constexpr std::size_t kLongestStep = 1 << 16, kShortestStep = 1 << 10;
 // Code points of a str that are compared with the session's text at once.
 constexpr std::size_t kCompared = 1 << 13;
@@ -39,7 +42,8 @@ struct SessionObject {
   Session* session;
   std::uint64_t revision;
   bool prepared;
-  pid_t busy;  // process that a change is under way in, or 0; read and written with the GIL held
+  pid_t busy;  // process that a change is under way in, or 0; read and written with the GIL held, as is:
+  unsigned long busy_thread;
 };
 
 SessionObject* as_session(PyObject* object) { return reinterpret_cast<SessionObject*>(object); }
@@ -51,24 +55,46 @@ const Signature kAppend{"append", {&name_text, &name_expected}, 2, 1};
 const Signature kReplace{"replace", {&name_start, &name_text, &name_expected}, 3, 2};
 const Signature kPresent{"present", {&name_text, &name_add}, 2, 2};
 
-// The session for one change, or for a look at more than a number. Taken and given back with the GIL held.
+// The session for one change, or for a look at more than a number. Taken and given back with the GIL held. False: not taken, and
+// an error is set.
 class Turn {
  public:
-  explicit Turn(SessionObject* s) : s_(s) {
+  explicit Turn(SessionObject* s) {
     const pid_t self = getpid();
+    const unsigned long thread = PyThread_get_thread_ident();
     while (s->busy == self) {
-      WithoutGil released(true);
-      usleep(50);
+      if (s->busy_thread == thread) {
+        PyErr_SetString(PyExc_RuntimeError, "this thread is changing the session already");
+        return;
+      }
+      {
+        WithoutGil released(true);
+        usleep(50);
+      }
+      if (PyErr_CheckSignals() != 0) return;
     }
-    if (s->busy != 0) s->session->abandon(), s->prepared = false;
+    if (s->busy != 0) {
+      try {
+        s->session->abandon();
+      } catch (const std::bad_alloc&) {
+        PyErr_NoMemory();
+        return;
+      }
+      s->prepared = false;
+    }
     s->busy = self;
+    s->busy_thread = thread;
+    s_ = s;
   }
-  ~Turn() { s_->busy = 0; }
+  ~Turn() {
+    if (s_ != nullptr) s_->busy = 0;
+  }
   Turn(const Turn&) = delete;
   Turn& operator=(const Turn&) = delete;
+  explicit operator bool() const { return s_ != nullptr; }
 
  private:
-  SessionObject* s_;
+  SessionObject* s_ = nullptr;
 };
 
 bool ready(const SessionObject* s) {
@@ -77,23 +103,40 @@ bool ready(const SessionObject* s) {
   return false;
 }
 
-bool expected_revision(const SessionObject* s, PyObject* expected) {
-  if (expected == nullptr || expected == Py_None) return true;
-  const unsigned long long wanted = PyLong_AsUnsignedLongLong(expected);
-  if (wanted == static_cast<unsigned long long>(-1) && PyErr_Occurred()) return false;
-  if (wanted == s->revision) return true;
-  set_session_conflict(wanted, s->revision);
-  return false;
+// Before the turn: an argument may run any code when it is asked for its number. Null: none was given, or an error is set.
+struct ExpectedRevision {
+  Ref number;
+  bool valid = true;
+  explicit ExpectedRevision(PyObject* given) {
+    if (given == nullptr || given == Py_None) return;
+    if (PyBool_Check(given) || !PyIndex_Check(given))
+      PyErr_Format(PyExc_TypeError, "expected_revision must be an integer or None, not %.100s", Py_TYPE(given)->tp_name);
+    else
+      number = Ref(PyNumber_Index(given));
+    valid = bool(number);
+  }
+  // False with SessionRevisionConflict set.
+  bool holds(const SessionObject* s) const {
+    if (!number) return true;
+    const Ref found(PyLong_FromUnsignedLongLong(s->revision));
+    const int same = found ? PyObject_RichCompareBool(number.get(), found.get(), Py_EQ) : -1;
+    if (same == 0) set_session_conflict(number.get(), found.get());
+    return same == 1;
+  }
+};
+
+// Before the turn, too. False with TypeError or ValueError set.
+bool take_number(PyObject* object, Py_ssize_t& start) {
+  if (PyBool_Check(object) || !PyIndex_Check(object))
+    return PyErr_Format(PyExc_TypeError, "start must be an integer, not %.100s", Py_TYPE(object)->tp_name), false;
+  start = PyNumber_AsSsize_t(object, PyExc_ValueError);
+  return start != -1 || !PyErr_Occurred();
 }
 
 // False with ValueError set.
-bool take_start(const SessionObject* s, PyObject* object, std::size_t& code_point) {
-  if (PyBool_Check(object) || !PyIndex_Check(object))
-    return PyErr_Format(PyExc_TypeError, "start must be an integer, not %.100s", Py_TYPE(object)->tp_name), false;
-  const Py_ssize_t n = PyNumber_AsSsize_t(object, PyExc_ValueError);
-  if (n == -1 && PyErr_Occurred()) return false;
-  if (n >= 0 && std::size_t(n) <= s->session->code_points()) return code_point = std::size_t(n), true;
-  PyErr_Format(PyExc_ValueError, "start is %zd: the text has %zu code points", n, s->session->code_points());
+bool is_in_text(const SessionObject* s, Py_ssize_t start) {
+  if (start >= 0 && std::size_t(start) <= s->session->code_points()) return true;
+  PyErr_Format(PyExc_ValueError, "start is %zd: the text has %zu code points", start, s->session->code_points());
   return false;
 }
 
@@ -201,11 +244,12 @@ PyObject* unchanged(const SessionObject* s) { return new_patch(s->session->token
 PyObject* change_whole(SessionObject* s, Change change, PyObject* start, PyObject* given, PyObject* expected) {
   if (!ready(s)) return nullptr;
   const Ref text = take_text(given);
-  if (!text) return nullptr;
-  Turn turn(s);
-  std::size_t code_point = 0;
-  if (!expected_revision(s, expected) || (start != nullptr && !take_start(s, start, code_point))) return nullptr;
-  const int prepared = prepare(s, change, code_point, text.get());
+  const ExpectedRevision revision(expected);
+  Py_ssize_t code_point = 0;
+  if (!text || !revision.valid || (start != nullptr && !take_number(start, code_point))) return nullptr;
+  const Turn turn(s);
+  if (!turn || !revision.holds(s) || !is_in_text(s, code_point)) return nullptr;
+  const int prepared = prepare(s, change, std::size_t(code_point), text.get());
   if (prepared < 0) return nullptr;
   return prepared == 0 ? unchanged(s) : commit_as(s, s->revision + 1);
 }
@@ -239,7 +283,8 @@ PyObject* encoding_of(SessionObject* s, PyObject* text, bool add_special_tokens)
   Ref own(text != nullptr ? Py_NewRef(text) : PyBytes_FromStringAndSize(held.data(), Py_ssize_t(held.size())));
   if (!own) return nullptr;
   std::uint32_t* ids;
-  Ref made(new_encoding(around.n_before + session.tokens() + around.n_after, s->program, own.get(), {add_special_tokens, false}, ids));
+  const std::size_t count = around.n_before + session.tokens() + around.n_after;
+  Ref made(new_encoding(count, s->program, own.get(), {add_special_tokens, false}, ids));
   if (!made) return nullptr;
   ids = std::copy_n(around.before, around.n_before, ids);
   if (session.tokens() != 0) std::memcpy(ids, session.held_ids(), session.tokens() * sizeof *ids);
@@ -255,8 +300,8 @@ PyObject* present(PyObject* self, PyObject* const* args, Py_ssize_t n, PyObject*
     return PyErr_Format(PyExc_TypeError, "add_special_tokens must be True or False, not %.100s", Py_TYPE(a[1])->tp_name), nullptr;
   const Ref text = take_text(a[0]);
   if (!text) return nullptr;
-  Turn turn(s);
-  if (!holds_all(s)) return nullptr;
+  const Turn turn(s);
+  if (!turn || !holds_all(s)) return nullptr;
   const int prepared = prepare(s, Change::present, 0, text.get());
   if (prepared < 0) return nullptr;
   if (prepared > 0) {
@@ -269,7 +314,8 @@ PyObject* present(PyObject* self, PyObject* const* args, Py_ssize_t n, PyObject*
 PyObject* snapshot(PyObject* self, PyObject*) {
   SessionObject* s = as_session(self);
   if (!ready(s)) return nullptr;
-  Turn turn(s);
+  const Turn turn(s);
+  if (!turn) return nullptr;
   return encoding_of(s, nullptr, false);
 }
 
@@ -281,7 +327,8 @@ PyObject* prepare_append(PyObject* self, PyObject* given) {
   SessionObject* s = as_session(self);
   const Ref text = ready(s) ? take_text(given) : Ref();
   if (!text) return nullptr;
-  Turn turn(s);
+  const Turn turn(s);
+  if (!turn) return nullptr;
   return prepared_answer(prepare(s, Change::append, 0, text.get()));
 }
 
@@ -290,19 +337,19 @@ PyObject* prepare_replace(PyObject* self, PyObject* args) {
   PyObject *start, *given;
   if (!ready(s) || !PyArg_ParseTuple(args, "OO:prepare_replace", &start, &given)) return nullptr;
   const Ref text = take_text(given);
-  if (!text) return nullptr;
-  Turn turn(s);
-  std::size_t code_point = 0;
-  if (!take_start(s, start, code_point)) return nullptr;
-  return prepared_answer(prepare(s, Change::replace, code_point, text.get()));
+  Py_ssize_t code_point = 0;
+  if (!text || !take_number(start, code_point)) return nullptr;
+  const Turn turn(s);
+  if (!turn || !is_in_text(s, code_point)) return nullptr;
+  return prepared_answer(prepare(s, Change::replace, std::size_t(code_point), text.get()));
 }
 
 PyObject* prepare_present(PyObject* self, PyObject* given) {
   SessionObject* s = as_session(self);
   const Ref text = ready(s) ? take_text(given) : Ref();
   if (!text) return nullptr;
-  Turn turn(s);
-  if (!holds_all(s)) return nullptr;
+  const Turn turn(s);
+  if (!turn || !holds_all(s)) return nullptr;
   return prepared_answer(prepare(s, Change::present, 0, text.get()));
 }
 
@@ -317,21 +364,27 @@ PyObject* commit(PyObject* self, PyObject* revision) {
   if (!need_prepared(s)) return nullptr;
   const unsigned long long number = PyLong_AsUnsignedLongLong(revision);
   if (number == static_cast<unsigned long long>(-1) && PyErr_Occurred()) return nullptr;
-  Turn turn(s);
+  if (number > static_cast<unsigned long long>(INT64_MAX))
+    return PyErr_SetString(PyExc_ValueError, "that is no revision"), nullptr;
+  const Turn turn(s);
+  if (!turn) return nullptr;
   return commit_as(s, number);
 }
 
 PyObject* discard(PyObject* self, PyObject*) {
   SessionObject* s = as_session(self);
   if (!ready(s)) return nullptr;
-  Turn turn(s);
+  const Turn turn(s);
+  if (!turn) return nullptr;
   s->session->discard();
   s->prepared = false;
   Py_RETURN_NONE;
 }
 
 PyObject* bytes_of(const char* data, std::size_t size) { return PyBytes_FromStringAndSize(data, Py_ssize_t(size)); }
-PyObject* bytes_of(const std::uint32_t* ids, std::size_t n) { return bytes_of(reinterpret_cast<const char*>(ids), n * sizeof *ids); }
+PyObject* bytes_of(const std::uint32_t* ids, std::size_t n) {
+  return bytes_of(reinterpret_cast<const char*>(ids), n * sizeof *ids);
+}
 
 // Bytes [from, end) of what a part in memory and, behind it, a prepared part make.
 template <typename T>
@@ -354,7 +407,8 @@ PyObject* changes(PyObject* self, PyObject* args) {
   SessionObject* s = as_session(self);
   Py_ssize_t from_bytes, from_tokens;
   if (!need_prepared(s) || !PyArg_ParseTuple(args, "nn:changes", &from_bytes, &from_tokens)) return nullptr;
-  Turn turn(s);
+  const Turn turn(s);
+  if (!turn) return nullptr;
   const Session& session = *s->session;
   const Position &base = session.base(), &begin = session.prepared_begin();
   if (from_bytes < Py_ssize_t(base.bytes) || from_bytes > Py_ssize_t(begin.bytes) || from_tokens < Py_ssize_t(base.tokens) ||
@@ -393,7 +447,8 @@ PyObject* text_before(PyObject* self, PyObject* args) {
   SessionObject* s = as_session(self);
   Py_ssize_t end, longest;
   if (!ready(s) || !PyArg_ParseTuple(args, "nn:text_before", &end, &longest)) return nullptr;
-  Turn turn(s);
+  const Turn turn(s);
+  if (!turn) return nullptr;
   const Py_ssize_t base = Py_ssize_t(s->session->base().bytes);
   if (end < base || end > Py_ssize_t(s->session->bytes()) || longest < 0)
     return PyErr_SetString(PyExc_ValueError, "the text is not held"), nullptr;
@@ -404,14 +459,16 @@ PyObject* text_before(PyObject* self, PyObject* args) {
 PyObject* held_ids(PyObject* self, PyObject*) {
   SessionObject* s = as_session(self);
   if (!ready(s)) return nullptr;
-  Turn turn(s);
+  const Turn turn(s);
+  if (!turn) return nullptr;
   return bytes_of(s->session->held_ids(), s->session->tokens() - s->session->base().tokens);
 }
 
 PyObject* held_text(PyObject* self, PyObject*) {
   SessionObject* s = as_session(self);
   if (!ready(s)) return nullptr;
-  Turn turn(s);
+  const Turn turn(s);
+  if (!turn) return nullptr;
   return bytes_of(s->session->held_text().data(), s->session->held_text().size());
 }
 
@@ -422,8 +479,8 @@ PyObject* restore(PyObject* self, PyObject* args) {
   Py_ssize_t bytes, code_points, tokens;
   const char *text, *ids;
   Py_ssize_t text_size, ids_size;
-  if (!ready(s) || !PyArg_ParseTuple(args, "K(nnn)y#y#:restore", &revision, &bytes, &code_points, &tokens, &text, &text_size, &ids,
-                                     &ids_size))
+  if (!ready(s) || !PyArg_ParseTuple(args, "K(nnn)y#y#:restore", &revision, &bytes, &code_points, &tokens, &text, &text_size,
+                                     &ids, &ids_size))
     return nullptr;
   const std::string_view open(text, std::size_t(text_size));
   if (bytes < 0 || code_points < 0 || tokens < 0 || ids_size % 4 != 0 || validate_utf8(open) != std::string_view::npos)
@@ -431,8 +488,10 @@ PyObject* restore(PyObject* self, PyObject* args) {
   try {
     std::vector<std::uint32_t> open_ids(std::size_t(ids_size) / 4);
     if (ids_size != 0) std::memcpy(open_ids.data(), ids, std::size_t(ids_size));
-    Turn turn(s);
-    s->session->restore({std::size_t(bytes), std::size_t(code_points), std::size_t(tokens)}, open, open_ids.data(), open_ids.size());
+    const Turn turn(s);
+    if (!turn) return nullptr;
+    const Position end{std::size_t(bytes), std::size_t(code_points), std::size_t(tokens)};
+    s->session->restore(end, open, open_ids.data(), open_ids.size());
     s->revision = revision;
     s->prepared = false;
   } catch (...) {
@@ -446,7 +505,8 @@ PyObject* adopt(PyObject* self, PyObject* args) {
   SessionObject* s = as_session(self);
   const char *text, *ids, *points;
   Py_ssize_t text_size, ids_size, points_size;
-  if (!ready(s) || !PyArg_ParseTuple(args, "y#y#y#:adopt", &text, &text_size, &ids, &ids_size, &points, &points_size)) return nullptr;
+  if (!ready(s)) return nullptr;
+  if (!PyArg_ParseTuple(args, "y#y#y#:adopt", &text, &text_size, &ids, &ids_size, &points, &points_size)) return nullptr;
   try {
     std::vector<std::uint32_t> before(std::size_t(ids_size) / 4);
     if (ids_size != 0) std::memcpy(before.data(), ids, std::size_t(ids_size));
@@ -454,7 +514,8 @@ PyObject* adopt(PyObject* self, PyObject* args) {
     if (points_size != 0) std::memcpy(numbers.data(), points, std::size_t(points_size));
     std::vector<Position> cuts;
     for (std::size_t i = 0; i + 3 <= numbers.size(); i += 3) cuts.push_back({numbers[i], numbers[i + 1], numbers[i + 2]});
-    Turn turn(s);
+    const Turn turn(s);
+    if (!turn) return nullptr;
     const Position& base = s->session->base();
     if (std::size_t(text_size) != base.bytes || before.size() != base.tokens)
       return PyErr_SetString(PyExc_ValueError, "that is not what lies before the text that is held"), nullptr;

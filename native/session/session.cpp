@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <new>
 #include <utility>
 
 #include "engine/cuts.h"
@@ -45,6 +46,7 @@ void Session::restore(Position final_end, std::string_view open_text, const std:
 }
 
 void Session::adopt(std::string_view text, const std::uint32_t* ids, const Position* cuts, std::size_t n_cuts) {
+  if (base_.bytes == 0) return;
   Scratch<char> all_text;
   Scratch<std::uint32_t> all_ids;
   Scratch<Position> marks;
@@ -57,7 +59,7 @@ void Session::adopt(std::string_view text, const std::uint32_t* ids, const Posit
   marks.push({});
   for (std::size_t i = 0; i < n_cuts; ++i)
     if (cuts[i].bytes > marks[marks.size() - 1].bytes && cuts[i].bytes < base_.bytes) marks.push(cuts[i]);
-  if (base_.bytes > 0) marks.append(marks_.data(), marks_.size());
+  marks.append(marks_.data(), marks_.size());
   base_ = {};
   text_ = std::move(all_text);
   ids_ = std::move(all_ids);
@@ -124,7 +126,8 @@ void Session::prepare(Context& context, std::size_t begin_bytes, std::string_vie
   const std::string_view whole(p.text.data(), p.text.size());
   // Of the open text, an append makes new cuts near its end alone.
   constexpr std::size_t undecided = cut_reach * longest_character;
-  const std::size_t cut = last_cut(whole, p.begin.bytes == open_.bytes && appends && p.old_bytes > undecided ? p.old_bytes - undecided : 1);
+  const bool has_decided = appends && p.begin.bytes == open_.bytes && p.old_bytes > undecided;
+  const std::size_t cut = last_cut(whole, has_decided ? p.old_bytes - undecided : 1);
   const bool continued = p.begin.bytes > 0;
   encode_span(*program_, contexts_, context, whole.substr(0, cut), continued, workers, p.made);
   Position made;
@@ -176,11 +179,29 @@ void Session::commit() {
   for (std::size_t i = 0; i + 1 < p.made.marks.size(); ++i) mark(p.begin + p.made.marks.data()[i]);
   open_ = p.open;
   code_points_ = p.end.code_points;
+  fit(text_);
+  fit(ids_);
+  fit(marks_);
   discard();
 }
 
 void Session::discard() {
-  if (pending_->text.bytes() + pending_->made.ids.bytes() > kept_bytes) pending_ = std::make_unique<Pending>();
+  if (pending_->text.bytes() + pending_->made.ids.bytes() <= kept_bytes) return;
+  pending_->text.release();
+  pending_->made.ids.release();
+  pending_->made.marks.release();
+}
+
+// Gives back what a much longer text left; without memory for the shorter copy it stays.
+template <typename T>
+void Session::fit(Scratch<T>& data) {
+  if (data.bytes() <= kept_bytes || data.size() * sizeof(T) * 4 > data.bytes()) return;
+  try {
+    Scratch<T> copy;
+    copy.append(data.data(), data.size());
+    data = std::move(copy);
+  } catch (const std::bad_alloc&) {
+  }
 }
 
 void Session::abandon() {

@@ -1,6 +1,7 @@
 // A text that grows, and its ids: an append encodes what is new and what stands behind the last cut, an edit begins at the last
-// mark before it. The ids are those of the whole text at every step, because they are put together at cuts (kernels/shared/cuts.h)
-// alone. Core stream: no special tokens of a template, no truncation, no padding. Not here: stores, locks, Python.
+// mark before it. The ids are those of the whole text at every step, because they are put together at cuts alone
+// (kernels/shared/cuts.h). Core stream: no special tokens of a template, no truncation, no padding. Not here: stores, locks,
+// Python.
 //
 //   text    |----------- final ------------|-- open --|
 //   marks   0     m      m      m      m   last cut   end
@@ -87,6 +88,8 @@ class Session {
 
   const Position& start_for(std::size_t begin_bytes, std::size_t begin_code_points) const;
   const Position& position_before(std::size_t value, std::size_t Position::*count) const;
+  template <typename T>
+  static void fit(Scratch<T>& data);
   bool begins_with_cut(std::string_view text) const;
   std::size_t last_cut(std::string_view text, std::size_t from) const;
 

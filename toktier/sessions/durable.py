@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from toktier._native import Encoding, TokenPatch, text_of
 from toktier.errors import SessionNeedsText
 from toktier.sessions import chains
-from toktier.sessions.live import Live, Text, revision_conflict
+from toktier.sessions.live import Live, Text, expect_revision
 from toktier.sessions.records import Append, CommitPoint
 from toktier.sessions.session import Session
 from toktier.sessions.turns import Turns
@@ -52,14 +52,14 @@ class DurableSession(Session):
         """As `Session.append`. Returns when the store has it. SessionRevisionConflict where another process wrote
         meanwhile; a store that cannot be written leaves session and store as they were."""
         with self._turn:
-            self._expect(expected_revision)
+            expect_revision(expected_revision, self.revision)
             return self._write(self._live.prepare_append(text))
 
     def replace(self, start: int, text: Text, *, expected_revision: int | None = None) -> TokenPatch:
         """As `Session.replace`, and `append`. SessionNeedsText where what stands before is not held: present the whole
         text, or make sessions with keep_text=True."""
         with self._turn:
-            self._expect(expected_revision)
+            expect_revision(expected_revision, self.revision)
             try:
                 prepared = self._live.prepare_replace(start, text)
             except SessionNeedsText:
@@ -120,10 +120,6 @@ class DurableSession(Session):
     def close(self) -> None:
         with self._turn:
             self._current = None
-
-    def _expect(self, revision: int | None) -> None:
-        if revision is not None and revision != self.revision:
-            raise revision_conflict(revision, self.revision)
 
     def _write(self, prepared: bool) -> TokenPatch:
         """What was prepared into the store, then into memory."""

@@ -99,9 +99,11 @@ class ReferenceLive:
         return self._prepared is not None
 
     def _change(self, expected_revision: int | None, prepared: bool) -> TokenPatch:
-        if expected_revision is not None and expected_revision != self.revision:
+        try:
+            expect_revision(expected_revision, self.revision)
+        except BaseException:
             self.discard()
-            raise revision_conflict(expected_revision, self.revision)
+            raise
         if not prepared:
             return TokenPatch((len(self), Encoding.from_ids(()), self.revision))
         return self.commit(self.revision + 1)
@@ -168,8 +170,15 @@ class ReferenceLive:
         return len(self._text) * 4 + len(self._ids) * 4
 
 
-def revision_conflict(expected: int, found: int) -> SessionRevisionConflict:
-    return SessionRevisionConflict(
+def expect_revision(expected: int | None, found: int) -> None:
+    """As the native session: TypeError for what is no integer, SessionRevisionConflict for another revision."""
+    if expected is None:
+        return
+    if isinstance(expected, bool) or not hasattr(expected, "__index__"):
+        raise TypeError(f"expected_revision must be an integer or None, not {type(expected).__name__}")
+    if expected.__index__() == found:
+        return
+    raise SessionRevisionConflict(
         f"the session is at revision {found}: expected revision {expected}",
         details={"expected": expected, "found": found},
         remedy="apply the change to what the session holds now",
