@@ -275,7 +275,7 @@ def do_test(options: argparse.Namespace) -> None:
     sanitizing = Variant("sanitize", "TOKTIER_SANITIZE=ON", "TOKTIER_PROGRAMS=ON")
     publishers = Publishers()
     # Over all cores, whole files to one worker: fixtures of a module are made once.
-    call(PYTHON, "-m", "pytest", "-q", "-n", str(CORES), "--dist", "loadfile", "-m", marks)
+    call(PYTHON, "-m", "pytest", "-q", "-n", str(CORES), "--dist", "loadfile", "--durations=30", "-m", marks)
     test_variants(counting, sanitizing, publishers)
     if options.tier == "full":
         call(PYTHON, "tools/cross_aarch64.py", "--if-there")  # a minute
