@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from array import array
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from hypothesis import strategies as st
 
+from tests.sessions.places import Place
+from toktier.sessions.protocol import Session, Store
 from toktier.sessions.records import Append, CommitPoint, SessionState
-from toktier.sessions.store import SessionStore, StoredSession
 
 FINGERPRINT = "f" * 64
 OTHER = "0" * 64
@@ -84,7 +84,7 @@ SCRIPTS = st.lists(
 )
 
 
-def apply(session: StoredSession, model: Model, step: Step) -> None:
+def apply(session: Session, model: Model, step: Step) -> None:
     """The same change of both. The text before an edit is presented."""
     sequence = step.sequence(len(model.parts))
     append = change(session.state.revision, step.text, step.tail)
@@ -99,11 +99,11 @@ def apply(session: StoredSession, model: Model, step: Step) -> None:
     assert revision == model.revision
 
 
-def point_of(session: StoredSession, sequence: int) -> CommitPoint:
+def point_of(session: Session, sequence: int) -> CommitPoint:
     return session.points()[sequence - 1] if sequence else session.last_point("tokens", -1)
 
 
-def check(session: StoredSession, model: Model) -> None:
+def check(session: Session, model: Model) -> None:
     """The session is what the model says."""
     state = session.state
     assert session.ids() == ids_of(model.text)
@@ -118,12 +118,22 @@ def check(session: StoredSession, model: Model) -> None:
 
 
 def comparable(state: SessionState) -> tuple[object, ...]:
-    """All of a state but what eviction alone uses."""
-    return tuple(getattr(state, name) for name in SessionState.__slots__ if name != "held")  # type: ignore[attr-defined]
+    """All of a state but its number and what eviction alone uses."""
+    return tuple(getattr(state, name) for name in SessionState.__slots__ if name not in ("number", "held"))  # type: ignore[attr-defined]
 
 
-def filled(directory: Path, texts: list[str], *, keep_text: bool = False, name: str = "chat") -> StoredSession:
-    session = SessionStore(directory).open(name, FINGERPRINT, keep_text=keep_text)
+def filled(place: Place, texts: list[str], *, keep_text: bool = False, name: str = "chat") -> Session:
+    session = place.open().open(name, FINGERPRINT, keep_text=keep_text)
     for text in texts:
         session.append(change(session.state.revision, text, "tail"))
     return session
+
+
+TEXT = "".join(chr(97 + (k * k // 7) % 26) for k in range(40_000))
+
+
+def remembered(store: Store, text: str, size: int) -> int:
+    parts = [text[at : at + size] for at in range(0, len(text), size)]
+    number = store.remember(FINGERPRINT, [change(k, part) for k, part in enumerate(parts)])
+    assert number is not None
+    return number

@@ -16,6 +16,7 @@ import pytest
 
 from tests.sessions import model
 from tests.sessions.model import FINGERPRINT, change, filled
+from tests.sessions.places import Directory
 from tests.support import namespaces
 from toktier.errors import EnvironmentFault, LockTimeout, StoreCorrupt, StoreFormatUnsupported
 from toktier.sessions.store import SessionStore
@@ -51,7 +52,7 @@ def test_an_empty_file_and_a_foreign_database_are_refused(tmp_path: Path) -> Non
 
 
 def test_another_format_is_refused_and_not_written_to(tmp_path: Path) -> None:
-    filled(tmp_path, ["abc"])
+    filled(Directory(tmp_path), ["abc"])
     connection = sqlite3.connect(tmp_path / "sessions.db")
     connection.execute("PRAGMA user_version = 2")
     connection.close()
@@ -127,7 +128,7 @@ REFUSED = """
 def test_a_directory_that_the_user_cannot_write_is_refused(exists: bool) -> None:
     with tempfile.TemporaryDirectory(dir="/tmp") as directory:
         if exists:
-            filled(Path(directory), ["abc"])
+            filled(Directory(Path(directory)), ["abc"])
             os.chmod(Path(directory, "sessions.db"), 0o644)
         os.chmod(directory, 0o755)
         before = sorted(os.listdir(directory))
@@ -140,7 +141,7 @@ def test_a_directory_that_the_user_cannot_write_is_refused(exists: bool) -> None
 @pytest.mark.parametrize("exists", [False, True])
 def test_a_read_only_file_system_is_refused(tmp_path: Path, exists: bool) -> None:
     if exists:
-        filled(tmp_path, ["abc"])
+        filled(Directory(tmp_path), ["abc"])
     command = namespaces.read_only(tmp_path, *python(REFUSED, str(tmp_path), "root"))
     done = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert done.stdout.split() in (["ENVIRONMENT_FAULT", "EROFS", "True"], ["ENVIRONMENT_FAULT", "EACCES", "True"]), (
@@ -189,7 +190,7 @@ def test_a_full_disk_loses_nothing_acknowledged(tmp_path: Path) -> None:
 @pytest.mark.unsanitized
 def test_a_child_writes_on_while_its_parent_closes(tmp_path: Path) -> None:
     """What SQLite remembers of a parent's locks would let the parent remove the log that the child writes to."""
-    session = filled(tmp_path, ["abc"])
+    session = filled(Directory(tmp_path), ["abc"])
     read, write = os.pipe()
     child = os.fork()
     if child == 0:

@@ -1,15 +1,14 @@
-"""The store and its sessions: revisions, edits, refusals."""
+"""What every store and its sessions do: revisions, edits, refusals."""
 
 from __future__ import annotations
 
-import os
 import threading
-from pathlib import Path
 
 import pytest
 
 from tests.sessions import model
 from tests.sessions.model import FINGERPRINT, OTHER, change, filled
+from tests.sessions.places import Place
 from toktier.errors import (
     EnvironmentFault,
     InvalidText,
@@ -20,7 +19,6 @@ from toktier.errors import (
     error_codes,
 )
 from toktier.sessions.records import Append
-from toktier.sessions.store import SessionStore
 
 
 def test_the_codes_are_in_the_table() -> None:
@@ -28,22 +26,22 @@ def test_the_codes_are_in_the_table() -> None:
     assert codes | {"STORE_FORMAT_UNSUPPORTED"} <= set(error_codes())
 
 
-def test_a_new_session_is_empty(tmp_path: Path) -> None:
-    session = SessionStore(tmp_path).open("chat", FINGERPRINT)
+def test_a_new_session_is_empty(place: Place) -> None:
+    session = place.open().open("chat", FINGERPRINT)
     model.check(session, model.Model())
     assert session.last_point("tokens", 10**9).sequence == 0
 
 
-def test_an_append_that_commits_nothing_changes_the_tail_alone(tmp_path: Path) -> None:
-    session = filled(tmp_path, ["abc"])
+def test_an_append_that_commits_nothing_changes_the_tail_alone(place: Place) -> None:
+    session = filled(place, ["abc"])
     assert session.append(change(1, "", "new tail")) == 2
     assert (session.state.sequence, session.state.tail_text) == (1, b"new tail")
     assert session.ids() == model.ids_of("abc")
 
 
-def test_two_writers_cannot_both_win(tmp_path: Path) -> None:
-    first = filled(tmp_path, ["abc"])
-    second = SessionStore(tmp_path).open("chat", FINGERPRINT)
+def test_two_writers_cannot_both_win(place: Place) -> None:
+    first = filled(place, ["abc"])
+    second = place.open().open("chat", FINGERPRINT)
     first.append(change(1, "first"))
     for attempt in (
         lambda: second.append(change(1, "second")),
@@ -59,29 +57,29 @@ def test_two_writers_cannot_both_win(tmp_path: Path) -> None:
     assert second.append(change(2, "second")) == 3
 
 
-def test_a_wrong_expectation_writes_nothing(tmp_path: Path) -> None:
-    session = filled(tmp_path, ["abc"])
+def test_a_wrong_expectation_writes_nothing(place: Place) -> None:
+    session = filled(place, ["abc"])
     with pytest.raises(SessionRevisionConflict):
         session.append(change(7, "x"))
     assert session.refresh().revision == 1
 
 
-def test_several_changes_are_one_revision_and_each_a_commit_point(tmp_path: Path) -> None:
-    session = filled(tmp_path, ["abc"])
+def test_several_changes_are_one_revision_and_each_a_commit_point(place: Place) -> None:
+    session = filled(place, ["abc"])
     assert session.append(change(1, "first "), change(1, "second"), change(1, "", "tail")) == 2
     assert [point.text_bytes for point in session.points()] == [3, 9, 15]
     assert session.state.tail_text == b"tail"
     assert session.replace(session.points()[1], change(2, "a"), change(2, "b"), before=b"abcfirst ") == 3
     assert session.ids() == model.ids_of("abcfirst ab")
-    assert SessionStore(tmp_path).verify() == []
-    stale = SessionStore(tmp_path).open("chat", FINGERPRINT)
+    assert place.open().verify() == []
+    stale = place.open().open("chat", FINGERPRINT)
     session.append(change(3, "x"))
     with pytest.raises(SessionRevisionConflict):
         stale.append(change(3, "y"), change(3, "z"))
 
 
-def test_a_session_removed_and_made_anew_is_another(tmp_path: Path) -> None:
-    store = SessionStore(tmp_path)
+def test_a_session_removed_and_made_anew_is_another(place: Place) -> None:
+    store = place.open()
     old = store.open("chat", FINGERPRINT)
     store.remove("chat")
     new = store.open("chat", FINGERPRINT)
@@ -94,17 +92,17 @@ def test_a_session_removed_and_made_anew_is_another(tmp_path: Path) -> None:
     assert new.ids() == model.ids_of("y")
 
 
-def test_another_fingerprint_is_refused_for_the_session_not_the_store(tmp_path: Path) -> None:
-    filled(tmp_path, ["abc"])
-    store = SessionStore(tmp_path)
+def test_another_fingerprint_is_refused_for_the_session_not_the_store(place: Place) -> None:
+    filled(place, ["abc"])
+    store = place.open()
     with pytest.raises(SessionStateMismatch) as caught:
         store.open("chat", OTHER)
     assert caught.value.details == {"expected": OTHER, "found": FINGERPRINT}
     assert store.open("another", OTHER).state.revision == 0
 
 
-def test_an_edit_needs_the_text_before_it(tmp_path: Path) -> None:
-    session = filled(tmp_path, ["first ", "second ", "third "])
+def test_an_edit_needs_the_text_before_it(place: Place) -> None:
+    session = filled(place, ["first ", "second ", "third "])
     point = session.last_point("code_points", 8)
     assert point.sequence == 1
     with pytest.raises(SessionNeedsText) as caught:
@@ -121,18 +119,18 @@ def test_an_edit_needs_the_text_before_it(tmp_path: Path) -> None:
     assert session.ids() == model.ids_of("first new")
 
 
-def test_an_edit_at_the_end_at_the_beginning_and_with_kept_text_needs_none(tmp_path: Path) -> None:
-    session = filled(tmp_path / "a", ["first ", "second "])
+def test_an_edit_at_the_end_at_the_beginning_and_with_kept_text_needs_none(place: Place) -> None:
+    session = filled(place / "a", ["first ", "second "])
     session.replace(session.points()[-1], change(2, "third "))
     session.replace(session.last_point("tokens", 0), change(3, "fourth"))
     assert session.ids() == model.ids_of("fourth")
-    kept = filled(tmp_path / "b", ["first ", "second " * 1000, "third"], keep_text=True)
+    kept = filled(place / "b", ["first ", "second " * 1000, "third"], keep_text=True)
     kept.replace(kept.points()[1], change(3, "new"))
     assert kept.text() == b"first " + b"second " * 1000 + b"new"
 
 
-def test_a_point_of_before_an_edit_is_refused(tmp_path: Path) -> None:
-    session = filled(tmp_path, ["first ", "second ", "third "], keep_text=True)
+def test_a_point_of_before_an_edit_is_refused(place: Place) -> None:
+    session = filled(place, ["first ", "second ", "third "], keep_text=True)
     first, second, third = session.points()
     session.replace(first, change(3, "other "))
     for point in (second, third):
@@ -143,8 +141,8 @@ def test_a_point_of_before_an_edit_is_refused(tmp_path: Path) -> None:
         session.replace(second, change(5, "x"))
 
 
-def test_what_is_no_text_or_no_ids_is_refused_before_anything_is_written(tmp_path: Path) -> None:
-    session = filled(tmp_path, ["abc"])
+def test_what_is_no_text_or_no_ids_is_refused_before_anything_is_written(place: Place) -> None:
+    session = filled(place, ["abc"])
     for bad in (Append(1, b"1234", b"a\xff"), Append(1, b"", b"", "é".encode()[:1])):
         with pytest.raises(InvalidText):
             session.append(bad)
@@ -155,8 +153,8 @@ def test_what_is_no_text_or_no_ids_is_refused_before_anything_is_written(tmp_pat
     model.check(session, model.Model(["abc"], "tail", 1))
 
 
-def test_threads_share_a_store(tmp_path: Path) -> None:
-    store = SessionStore(tmp_path)
+def test_threads_share_a_store(place: Place) -> None:
+    store = place.open()
 
     def work(name: str) -> None:
         session = store.open(name, FINGERPRINT)
@@ -172,31 +170,9 @@ def test_threads_share_a_store(tmp_path: Path) -> None:
         assert store.open(f"t{k}", FINGERPRINT).ids() == model.ids_of("".join(f"t{k}{n} " for n in range(30)))
 
 
-def test_a_closed_store_says_so(tmp_path: Path) -> None:
-    with SessionStore(tmp_path) as store:
+def test_a_closed_store_says_so(place: Place) -> None:
+    with place.open() as store:
         session = store.open("chat", FINGERPRINT)
     with pytest.raises(EnvironmentFault, match="closed"):
         session.append(change(0, "x"))
     store.close()
-
-
-def test_files_are_for_their_owner(tmp_path: Path) -> None:
-    old = os.umask(0)
-    try:
-        filled(tmp_path / "a" / "store", ["abc"])
-    finally:
-        os.umask(old)
-    assert [(tmp_path / name).stat().st_mode & 0o777 for name in ("a", "a/store")] == [0o700, 0o700]
-    files = {file.name: file.stat().st_mode & 0o777 for file in (tmp_path / "a" / "store").iterdir()}
-    assert files == dict.fromkeys(["sessions.db", "sessions.db-wal", "sessions.db-shm"], 0o600)
-
-
-@pytest.mark.parametrize(("durability", "synchronous"), [("process", 1), ("full", 2)])
-def test_durability_is_what_sqlite_is_told(tmp_path: Path, durability: str, synchronous: int) -> None:
-    store = SessionStore(tmp_path, durability=durability)  # type: ignore[arg-type]
-    with store._database.reading() as connection:
-        found = {
-            name: connection.execute(f"PRAGMA {name}").fetchone()[0]
-            for name in ("synchronous", "journal_mode", "page_size", "auto_vacuum")
-        }
-    assert found == {"synchronous": synchronous, "journal_mode": "wal", "page_size": 1024, "auto_vacuum": 2}

@@ -2,130 +2,17 @@
 
 from __future__ import annotations
 
-import os
 import random
 import shutil
-import signal
 import sqlite3
-import struct
-import time
-from array import array
 from pathlib import Path
 
 import pytest
 
-from tests.sessions import model
 from tests.sessions.model import FINGERPRINT, change, filled, ids_of
-from toktier.errors import SessionNeedsText, SessionRevisionConflict, SessionStateMismatch, StoreCorrupt, ToktierError
-from toktier.sessions.records import Append
+from tests.sessions.places import Directory
+from toktier.errors import SessionNeedsText, SessionStateMismatch, StoreCorrupt, ToktierError
 from toktier.sessions.store import SessionStore
-
-KILLS = [pytest.param(50, marks=pytest.mark.ci), pytest.param(1000, marks=pytest.mark.full)]
-
-
-def part(revision: int) -> str:
-    return f"append {revision} " * (1 + revision * revision % 40)
-
-
-def append_until_killed(directory: Path, pipe: int, seed: int) -> None:
-    """Appends and edits; each revision goes to the pipe after it was acknowledged."""
-    choose = random.Random(seed)
-    store = SessionStore(directory)
-    session = store.open("chat", FINGERPRINT, keep_text=True)
-    while True:
-        revision = session.state.revision
-        if revision % 7 == 6:
-            point = session.last_point("tokens", max(0, session.state.tokens - 50))
-            session.replace(point, change(revision, part(revision)))
-        else:
-            session.append(change(revision, part(revision), f"tail {revision}"))
-        os.write(pipe, struct.pack("<I", session.state.revision))
-        if choose.random() < 0.02:
-            store.compact()
-
-
-def replayed(revision: int) -> model.Model:
-    """What the session is at a revision."""
-    expected = model.Model()
-    for at in range(revision):
-        if at % 7 == 6:
-            limit, keep = max(0, len(expected.text) - 50), 0
-            while keep < len(expected.parts) and expected.ends[keep] <= limit:
-                keep += 1
-            expected.replace(keep, part(at), "")
-        else:
-            expected.append(part(at), f"tail {at}")
-    return expected
-
-
-@pytest.mark.unsanitized
-@pytest.mark.parametrize("rounds", KILLS)
-def test_a_killed_writer_loses_nothing_acknowledged(tmp_path: Path, rounds: int) -> None:
-    choose = random.Random(rounds)
-    acknowledged = 0
-    for seed in range(rounds):
-        if acknowledged > 150:  # short histories: the model replays all of it
-            shutil.rmtree(tmp_path / "store")
-            acknowledged = 0
-        read, write = os.pipe()
-        child = os.fork()
-        if child == 0:
-            try:
-                os.close(read)
-                append_until_killed(tmp_path / "store", write, seed)
-            finally:
-                os._exit(1)
-        os.close(write)
-        time.sleep(choose.random() * 0.03)
-        os.kill(child, signal.SIGKILL)
-        assert os.waitpid(child, 0)[1] == signal.SIGKILL
-        with os.fdopen(read, "rb") as pipe:
-            sent = pipe.read()
-        if sent:
-            acknowledged = struct.unpack("<I", sent[-4:])[0]
-        with SessionStore(tmp_path / "store") as store:
-            session = store.open("chat", FINGERPRINT, keep_text=True)
-            assert session.state.revision in (acknowledged, acknowledged + 1)
-            model.check(session, replayed(session.state.revision))
-            assert store.verify() == []
-            acknowledged = session.state.revision
-
-
-@pytest.mark.ci
-@pytest.mark.unsanitized
-def test_processes_append_to_one_store(tmp_path: Path) -> None:
-    """To one session, where each retries what conflicts, and each to one of its own."""
-    processes, appends = 4, 40
-    children = []
-    for process in range(processes):
-        child = os.fork()
-        if child == 0:
-            try:
-                store = SessionStore(tmp_path / "store")
-                shared = store.open("shared", FINGERPRINT)
-                own = store.open(f"own {process}", FINGERPRINT)
-                for k in range(appends):
-                    own.append(change(k, f"{k} "))
-                    ids = array("I", [process * appends + k]).tobytes()
-                    while True:
-                        try:
-                            shared.append(Append(shared.state.revision, ids, b"x"))
-                            break
-                        except SessionRevisionConflict:
-                            shared.refresh()
-                os._exit(0)
-            finally:
-                os._exit(1)
-        children.append(child)
-    assert [os.waitpid(child, 0)[1] for child in children] == [0] * processes
-    store = SessionStore(tmp_path / "store")
-    session = store.open("shared", FINGERPRINT)
-    assert session.state.revision == processes * appends
-    assert sorted(memoryview(session.ids()).cast("I")) == list(range(processes * appends))
-    for process in range(processes):
-        assert store.open(f"own {process}", FINGERPRINT).ids() == ids_of("".join(f"{k} " for k in range(appends)))
-    assert store.verify() == []
-
 
 PARTS = ["first words " * 100, "second " * 900, "third\n", "fourth é " * 300]
 COLUMNS = [
@@ -194,7 +81,7 @@ def edited_ids(store: SessionStore, text: str) -> bytes:
 
 @pytest.mark.parametrize(("table", "column"), COLUMNS)
 def test_an_altered_row_never_gives_a_wrong_id(tmp_path: Path, table: str, column: str) -> None:
-    filled(tmp_path / "whole", PARTS, keep_text=True)
+    filled(Directory(tmp_path / "whole"), PARTS, keep_text=True)
     SessionStore(tmp_path / "whole").close()
     text = "".join(PARTS)
     assert not assert_nothing_wrong(shutil.copytree(tmp_path / "whole", tmp_path / "untouched"), text, "tail")
@@ -219,8 +106,8 @@ def test_an_altered_row_never_gives_a_wrong_id(tmp_path: Path, table: str, colum
 
 def test_steps_of_another_session_are_not_believed(tmp_path: Path) -> None:
     """Their chain holds; it does not end where the state row says."""
-    filled(tmp_path, ["one ", "two "], name="a")
-    filled(tmp_path, ["ten ", "six "], name="b")
+    filled(Directory(tmp_path), ["one ", "two "], name="a")
+    filled(Directory(tmp_path), ["ten ", "six "], name="b")
     with sqlite3.connect(tmp_path / "sessions.db") as connection:
         first, second = (number << 32 for (number,) in connection.execute("SELECT number FROM session ORDER BY number"))
         connection.execute("DELETE FROM step WHERE number BETWEEN ? AND ? + 9", (first, first))
@@ -233,7 +120,7 @@ def test_steps_of_another_session_are_not_believed(tmp_path: Path) -> None:
 
 @pytest.mark.ci
 def test_a_damaged_page_or_a_cut_file_never_gives_a_wrong_id(tmp_path: Path) -> None:
-    filled(tmp_path / "whole", PARTS, keep_text=True)
+    filled(Directory(tmp_path / "whole"), PARTS, keep_text=True)
     SessionStore(tmp_path / "whole").close()
     text = "".join(PARTS)
     data = (tmp_path / "whole" / "sessions.db").read_bytes()

@@ -1,12 +1,6 @@
-"""Laws of the session store, against a plain model."""
+"""Laws of every session store, against a plain model."""
 
 from __future__ import annotations
-
-import os
-import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -14,38 +8,39 @@ from hypothesis import strategies as st
 
 from tests.sessions import model
 from tests.sessions.model import FINGERPRINT, SCRIPTS, Model, Step
+from tests.sessions.places import Place, Places
+from toktier.sessions.protocol import Store
 from toktier.sessions.records import Prefix
-from toktier.sessions.store import SessionStore
 
+# A client of a cluster asks it for its shape first: laws that open store upon store would take minutes there.
+without_cluster = pytest.mark.parametrize("places", ["sqlite", "redis"], indirect=True)
+with_cluster = pytest.mark.parametrize(
+    "places", ["sqlite", "redis", pytest.param("redis-cluster", marks=pytest.mark.ci)], indirect=True
+)
 quick = settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
-@contextmanager
-def directory() -> Iterator[Path]:
-    """In memory where there is such a place: closing a store syncs it."""
-    with tempfile.TemporaryDirectory(dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else None) as path:
-        yield Path(path) / "store"
-
-
+@without_cluster
 @quick
 @given(SCRIPTS, st.booleans())
-def test_restore_equals_live(script: list[Step], keep_text: bool) -> None:
-    with directory() as path, SessionStore(path) as store:
+def test_restore_equals_live(places: Places, script: list[Step], keep_text: bool) -> None:
+    with places.fresh() as place, place.open() as store:
         live, expected = store.open("s", FINGERPRINT, keep_text=keep_text), Model()
         for step in script:
             model.apply(live, expected, step)
             model.check(live, expected)
-            with SessionStore(path) as other:
+            with place.open() as other:
                 restored = other.open("s", FINGERPRINT)
                 assert restored.state == live.state
                 model.check(restored, expected)
         assert store.verify() == []
 
 
+@with_cluster
 @quick
 @given(SCRIPTS, st.booleans())
-def test_replace_equals_fresh(script: list[Step], keep_text: bool) -> None:
-    with directory() as path, SessionStore(path) as store:
+def test_replace_equals_fresh(places: Places, script: list[Step], keep_text: bool) -> None:
+    with places.fresh() as place, place.open() as store:
         edited, expected = store.open("edited", FINGERPRINT, keep_text=keep_text), Model()
         for step in script:
             model.apply(edited, expected, step)
@@ -61,10 +56,11 @@ def test_replace_equals_fresh(script: list[Step], keep_text: bool) -> None:
         assert_finds(store, expected.text, [expected])
 
 
+@without_cluster
 @quick
 @given(SCRIPTS, st.data(), st.booleans())
-def test_compaction_changes_nothing(script: list[Step], data: st.DataObject, keep_text: bool) -> None:
-    with directory() as path, SessionStore(path / "a") as plain, SessionStore(path / "b") as compacted:
+def test_compaction_changes_nothing(places: Places, script: list[Step], data: st.DataObject, keep_text: bool) -> None:
+    with places.fresh() as place, (place / "a").open() as plain, (place / "b").open() as compacted:
         one, two = (store.open("s", FINGERPRINT, keep_text=keep_text) for store in (plain, compacted))
         first, second = Model(), Model()
         for step in script:
@@ -81,7 +77,7 @@ def test_compaction_changes_nothing(script: list[Step], data: st.DataObject, kee
         assert compacted.verify() == []
 
 
-def assert_finds(store: SessionStore, text: bytes, held: list[Model]) -> Prefix | None:
+def assert_finds(store: Store, text: bytes, held: list[Model]) -> Prefix | None:
     """The look-up gives the longest point that any of `held` has in common with the text, from 4 KiB of it on."""
     found = store.longest_prefix(text, FINGERPRINT)
     longest = max(
@@ -124,10 +120,11 @@ def branched(branch: int, sizes: list[int]) -> Model:
     return entry
 
 
+@with_cluster
 @quick
 @given(BRANCHES, st.integers(0, 120_000))
-def test_eviction_changes_nothing(branches: list[tuple[int, list[int]]], budget: int) -> None:
-    with directory() as path, SessionStore(path) as store:
+def test_eviction_changes_nothing(places: Places, branches: list[tuple[int, list[int]]], budget: int) -> None:
+    with places.fresh() as place, place.open() as store:
         named, expected = store.open("named", FINGERPRINT), branched(0, [3000, 3000])
         for part in expected.parts:
             named.append(model.change(named.state.revision, part))
@@ -153,9 +150,9 @@ def test_eviction_changes_nothing(branches: list[tuple[int, list[int]]], budget:
 
 
 @pytest.mark.parametrize("name", ["", "x" * 100_000, "a/b\0c", "\ud800", "é\u0301\n", "🦜" * 300])
-def test_any_string_is_a_name(tmp_path: Path, name: str) -> None:
-    model.filled(tmp_path, ["text"], name=name)
-    with SessionStore(tmp_path) as store:
+def test_any_string_is_a_name(place: Place, name: str) -> None:
+    model.filled(place, ["text"], name=name)
+    with place.open() as store:
         assert store.open(name, FINGERPRINT).ids() == model.ids_of("text")
         assert [info.name for info in store.sessions()] == [name]
         assert store.show(name) == store.sessions()[0]

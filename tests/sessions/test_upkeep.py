@@ -9,6 +9,7 @@ import pytest
 
 from tests.sessions import model
 from tests.sessions.model import FINGERPRINT, change, filled
+from tests.sessions.places import Directory
 from toktier.sessions import upkeep
 from toktier.sessions.store import SessionStore
 
@@ -20,7 +21,7 @@ def rows_with_ids(path: Path) -> int:
 
 @pytest.mark.parametrize("keep_text", [False, True])
 def test_small_rows_become_few(tmp_path: Path, keep_text: bool) -> None:
-    session = filled(tmp_path, [f"{k:06d} " * 40 for k in range(300)], keep_text=keep_text)
+    session = filled(Directory(tmp_path), [f"{k:06d} " * 40 for k in range(300)], keep_text=keep_text)
     expected = model.Model([f"{k:06d} " * 40 for k in range(300)], "tail", 300)
     store = SessionStore(tmp_path)
     before = store.disk_bytes
@@ -37,7 +38,7 @@ def test_small_rows_become_few(tmp_path: Path, keep_text: bool) -> None:
 def test_an_edit_inside_a_merged_row_splits_it(tmp_path: Path) -> None:
     parts = [f"{k:06d} " * 10 for k in range(50)]
     for kept in range(0, 51, 7):
-        session = filled(tmp_path / str(kept), parts, keep_text=True)
+        session = filled(Directory(tmp_path / str(kept)), parts, keep_text=True)
         store = SessionStore(tmp_path / str(kept))
         store.compact()
         expected = model.Model(list(parts), "tail", 50)
@@ -53,8 +54,8 @@ def test_an_edit_inside_a_merged_row_splits_it(tmp_path: Path) -> None:
 
 
 def test_removing_gives_space_back(tmp_path: Path) -> None:
-    filled(tmp_path, ["x" * 100_000], name="a")
-    filled(tmp_path, ["y" * 100], name="b")
+    filled(Directory(tmp_path), ["x" * 100_000], name="a")
+    filled(Directory(tmp_path), ["y" * 100], name="b")
     store = SessionStore(tmp_path)
     store.remove("a")
     store.compact()
@@ -82,7 +83,7 @@ def test_removing_gives_space_back(tmp_path: Path) -> None:
     "DELETE FROM state",
 ])  # fmt: skip
 def test_verify_finds_what_was_altered(tmp_path: Path, statement: str) -> None:
-    filled(tmp_path, ["a" * 5000, "b" * 5000, "c" * 5000], keep_text=True)
+    filled(Directory(tmp_path), ["a" * 5000, "b" * 5000, "c" * 5000], keep_text=True)
     store = SessionStore(tmp_path)
     assert store.verify() == store.verify("chat") == []
     with sqlite3.connect(tmp_path / "sessions.db") as connection:
