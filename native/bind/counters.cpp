@@ -18,6 +18,7 @@ void register_counters([[maybe_unused]] nb::module_& m) {
     out["pair_probes"] = c.pair_probes;
     out["piece_probes"] = c.piece_probes;
     out["bytes_copied"] = c.bytes_copied;
+    out["session_steps"] = c.session_steps;
     return out;
   });
 #endif

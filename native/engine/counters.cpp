@@ -21,6 +21,7 @@ void add_counters(const Counters& of_another) {
   all.pair_probes += of_another.pair_probes;
   all.piece_probes += of_another.piece_probes;
   all.bytes_copied += of_another.bytes_copied;
+  all.session_steps += of_another.session_steps;
 }
 
 }  // namespace toktier

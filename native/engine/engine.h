@@ -154,6 +154,7 @@ void split(const Program& program, std::string_view segment, SplitForm form, Lev
 // Operation counts of a build with -DTOKTIER_COUNTERS=ON: steps that must stay linear in the text.
 struct Counters {
   std::uint64_t automaton_steps, matcher_steps, normalizer_steps, merge_steps, pair_probes, piece_probes, bytes_copied;
+  std::uint64_t session_steps;  // positions and places looked at, bytes and ids copied, beside what the engine does
 };
 Counters take_counters();  // of this thread, and resets them
 void add_counters(const Counters& of_another);  // to those of this thread: it let another one work for it

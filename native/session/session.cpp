@@ -10,6 +10,7 @@
 #include <new>
 #include <utility>
 
+#include "engine/counters.h"
 #include "engine/cuts.h"
 #include "engine/faults.h"
 
@@ -74,8 +75,10 @@ const Position& Session::start_for(std::size_t begin_bytes, std::size_t begin_co
   };
   if (holds(open_)) return open_;
   const Position* const first = marks_.data();
-  for (const Position* p = first + marks_.size(); p-- != first;)
+  for (const Position* p = first + marks_.size(); p-- != first;) {
+    TOKTIER_COUNT(session_steps, 1);
     if (holds(*p)) return *p;
+  }
   throw NeedsText{base_.code_points + cut_reach};
 }
 
@@ -101,6 +104,7 @@ bool Session::begins_with_cut(std::string_view text) const {
 // The last cut at `from` or behind it; 0 where there is none.
 std::size_t Session::last_cut(std::string_view text, std::size_t from) const {
   for (std::size_t p = text.size(); p-- > std::max<std::size_t>(from, 1);) {
+    TOKTIER_COUNT(session_steps, 1);
     if (TOKTIER_FAULT(session_cut) && !is_continuation(text[p])) return p;
     if (cut_kind(*program_, text, p, true) != 0) return p;
   }
@@ -163,6 +167,7 @@ void Session::commit() {
   text_.reserve(kept_text + p.text.size());
   ids_.reserve(kept_ids + made.count);
   marks_.reserve(marks_.size() + p.made.marks.size() + 1);
+  TOKTIER_COUNT(session_steps, p.old_bytes + 2 * p.text.size() + made.count);
   // From here on nothing fails.
   text_.resize(kept_text);
   text_.append(p.text.data(), p.text.size());
@@ -198,6 +203,7 @@ void Session::fit(Scratch<T>& data) {
   if (data.bytes() <= kept_bytes || data.size() * sizeof(T) * 4 > data.bytes()) return;
   try {
     Scratch<T> copy;
+    TOKTIER_COUNT(session_steps, data.size());
     copy.append(data.data(), data.size());
     data = std::move(copy);
   } catch (const std::bad_alloc&) {
@@ -221,6 +227,7 @@ const Position& Session::position_before(std::size_t value, std::size_t Position
 
 std::size_t Session::byte_of(std::size_t code_point) const {
   const Position& near = position_before(code_point, &Position::code_points);
+  TOKTIER_COUNT(session_steps, code_point - near.code_points);
   std::size_t at = near.bytes - base_.bytes;
   for (std::size_t left = code_point - near.code_points; left > 0; --left)
     for (++at; at < text_.size() && is_continuation(text_.data()[at]);) ++at;
