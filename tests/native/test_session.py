@@ -14,6 +14,7 @@ import mmap
 import os
 import pickle
 import signal
+import sys
 import threading
 import weakref
 from array import array
@@ -176,6 +177,18 @@ def test_a_start_is_a_code_point_of_the_text(session: SessionBase) -> None:
     assert (session.snapshot(), session.text_length, session.byte_length) == (ids("aé"), 2, 3)
 
 
+def test_an_expected_revision_is_an_integer(session: SessionBase) -> None:
+    session.append("one")
+    for given in (True, False, "1", 1.0, b"1", [1]):
+        with pytest.raises(TypeError, match="expected_revision must be an integer or None, not"):
+            session.append("x", expected_revision=given)  # type: ignore[arg-type]
+    for given in (-1, 1 << 64, -(1 << 80)):
+        with pytest.raises(SessionRevisionConflict) as refused:
+            session.replace(0, "x", expected_revision=given)
+        assert refused.value.details == {"expected": given, "found": 1}
+    assert session.append(" two", expected_revision=np.int64(1)).revision == 2
+
+
 def test_an_expected_revision_that_is_not_the_one_changes_nothing(session: SessionBase) -> None:
     assert session.append("one", expected_revision=0).revision == 1
     calls: list[Callable[[int], Any]] = [
@@ -315,6 +328,15 @@ def test_memory_counts_text_ids_and_marks(session: SessionBase) -> None:
     assert session.memory < 1.7 * before, "small changes leave nothing behind"
 
 
+def test_memory_of_a_text_that_was_cut_is_given_back(session: SessionBase) -> None:
+    session.append("word " * 400_000)
+    large = session.memory
+    session.replace(10, "")
+    assert session.memory < large // 50
+    session.append(" and on")
+    assert session.snapshot() == ids("word word  and on")
+
+
 # The halves
 
 
@@ -335,6 +357,10 @@ def test_what_is_prepared_shows_nowhere_until_it_is_committed(session: SessionBa
             with pytest.raises(RuntimeError, match="nothing is prepared"):
                 asked()
     assert session.prepare_replace(4, "slow")
+    with pytest.raises(ValueError, match="no revision"):
+        session.commit(1 << 63)
+    with pytest.raises(OverflowError):
+        session.commit(-1)
     assert session.commit(40).revision == 40
     assert (session.snapshot(), session.revision) == (ids("The slow"), 40)
     assert session.append("er").revision == 41
@@ -495,6 +521,94 @@ def test_of_many_threads_that_expect_one_revision_one_wins(session: SessionBase)
         thread.join()
     assert sorted(outcomes) == ["lost"] * 7 + ["won"]
     assert session.snapshot() == ids(session.held_text().decode())
+
+
+class Cyclic:
+    """Garbage whose finalizer comes to a session."""
+
+    def __init__(self, call: Callable[[], Any], refused: list[str]) -> None:
+        self.me, self.call, self.refused = self, call, refused
+
+    def __del__(self) -> None:
+        try:
+            self.call()
+        except RuntimeError as error:
+            self.refused.append(str(error))
+
+
+def test_a_finalizer_in_the_middle_of_a_change_is_refused_and_waits_for_nobody(session: SessionBase) -> None:
+    """Where making a patch collects garbage. The change is whole, and what was refused is told."""
+    refused: list[str] = []
+    others: list[Callable[[], Any]] = [
+        lambda: session.append(" x"), session.snapshot, session.held_text, session.discard,
+        lambda: session.present(" y"),
+    ]  # fmt: skip
+    before = gc.get_threshold()
+    try:
+        gc.set_threshold(1)
+        for number in range(200):
+            Cyclic(others[number % len(others)], refused)
+            session.append("abc def ")
+            session.snapshot()
+    finally:
+        gc.set_threshold(*before)
+    assert set(refused) <= {"this thread is changing the session already"}
+    assert refused or sys.version_info >= (3, 12), "later interpreters collect between their instructions alone"
+    assert session.snapshot() == ids(session.held_text().decode())
+
+
+def test_a_number_that_comes_to_the_session_is_asked_before_the_change(session: SessionBase) -> None:
+    class Start:
+        def __index__(self) -> int:
+            session.append(" more")
+            return 3
+
+    session.append("one two")
+    assert session.replace(Start(), "x").revision == 3
+    assert session.snapshot() == ids("onex")
+    assert session.prepare_replace(Start(), "y")
+    session.commit(9)
+    with pytest.raises(SessionRevisionConflict):
+        session.append("never", expected_revision=Start())  # type: ignore[arg-type]
+    assert session.snapshot() == ids("oney more")
+
+
+@pytest.mark.unsanitized  # a process of its own
+def test_a_thread_that_waits_for_its_turn_hears_a_signal() -> None:
+    """The main thread waits while another one appends; a handler that raises ends the wait, and nothing is changed."""
+
+    class Heard(Exception):
+        pass
+
+    def handler(*_: object) -> None:
+        raise Heard
+
+    def wait_for_ever() -> None:
+        while True:
+            session.snapshot()
+
+    session = SessionBase(shared_pair()[0])
+    text = PROSE * (LONG * 64 // len(PROSE))
+    begun = threading.Event()
+
+    def work() -> None:
+        begun.set()
+        session.append(text)
+
+    kept = signal.signal(signal.SIGALRM, handler)
+    thread = threading.Thread(target=work)
+    try:
+        thread.start()
+        begun.wait()
+        signal.setitimer(signal.ITIMER_REAL, 0.005)
+        with pytest.raises(Heard):
+            wait_for_ever()
+        heard_at = session.revision
+    finally:
+        signal.signal(signal.SIGALRM, kept)
+        thread.join()
+    assert heard_at == 0, "the wait went on to the end of the append"
+    assert session.text_length == len(text)
 
 
 def test_sizes_may_be_read_while_another_thread_appends(session: SessionBase) -> None:
