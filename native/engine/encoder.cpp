@@ -64,8 +64,7 @@ struct Context::State {
         lanes(scan_lanes(l)),
         encoder(program),
         splitter(program, l),
-        words(program, l, splitter, encoder, cache_lines == 0 ? WordCache::first_lines : cache_lines,
-              cache_lines == 0 ? WordCache::most_lines : cache_lines) {}
+        words(program, l, splitter, encoder, cache_lines) {}
 
   void core(std::string_view text, const EncodeOptions& options);
   // `continued`: the segment began in an earlier part of the text.

@@ -2,9 +2,6 @@
 // place says how much had been written before its record, which tells whether it is still there.
 #include "long_words.h"
 
-#include <sys/mman.h>
-
-#include <algorithm>
 #include <cstdlib>
 #include <new>
 #include <utility>
@@ -15,32 +12,16 @@
 namespace toktier {
 
 LongWords::~LongWords() {
-  if (memory_ != nullptr) ::munmap(memory_, mapped_);
   std::free(places_);
   std::free(ring_);
 }
 
-// Of small pages those alone that are touched: many texts have few long words. Once it has grown, words are all over it.
-void LongWords::allocate(std::uint32_t lines) {
-  constexpr std::size_t huge = std::size_t{1} << 21;
-  const std::size_t size = lines * sizeof(LongLine), mapped = size + huge;
-  void* const memory = ::mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (memory == MAP_FAILED) throw std::bad_alloc();
-  memory_ = memory;
-  mapped_ = mapped;
-  lines_ = reinterpret_cast<LongLine*>((reinterpret_cast<std::uintptr_t>(memory) + huge - 1) & ~(huge - 1));
-#ifdef MADV_HUGEPAGE
-  if (size >= huge) ::madvise(lines_, size, MADV_HUGEPAGE);
-#endif
-  mask_ = lines - 1;
-}
-
 void LongWords::look_up(WordWindow& w, Scratch<std::uint32_t>& ids) {
-  if (lines_ == nullptr) return;
+  if (lines_.empty()) return;
   const std::uint32_t count = w.longer_count;
   std::uint32_t* const room = ids.room(std::size_t{count} * (most_long_ids + 1)) - ids.size();
-  ids.resize(lanes_.look_up(w, lines_, mask_, room, static_cast<std::uint32_t>(ids.size())));
-  looked_up_ += count;
+  ids.resize(lanes_.look_up(w, lines_.data(), lines_.mask(), room, static_cast<std::uint32_t>(ids.size())));
+  traffic_.looked_up += count;
 }
 
 namespace {
@@ -53,7 +34,7 @@ bool same(const LongKey& a, const LongKey& b) {
 
 // What is found beside its line changes places with one of its line, which is then beside its own, or comes home.
 LongEntry* LongWords::find_entry(const LongKey& key) {
-  const std::uint32_t line = lanes_.line_of(key, mask_);
+  const std::uint32_t line = lanes_.line_of(key, lines_.mask());
   LongEntry* const e = lines_[line].entry;
   LongEntry* const other = lines_[line ^ 1].entry;
   for (int i = 0; i < 2; ++i)
@@ -67,7 +48,7 @@ LongEntry* LongWords::find_entry(const LongKey& key) {
 }
 
 void LongWords::insert(const LongEntry& entry) {
-  const std::uint32_t line = lanes_.line_of(entry.key, mask_);
+  const std::uint32_t line = lanes_.line_of(entry.key, lines_.mask());
   LongEntry* const e = lines_[line].entry;
   LongEntry* const other = lines_[line ^ 1].entry;
   LongEntry* const at[] = {e, e + 1, other, other + 1};
@@ -81,27 +62,20 @@ void LongWords::insert(const LongEntry& entry) {
       *here = entry;
       return;
     }
-  ++evicted_;
+  ++traffic_.evicted;
   e[0] = e[1];
   e[1] = entry;
 }
 
+// Sooner than WordCache, when one place in 32 went to another word: a long one is several times as dear to make again.
 void LongWords::consider_growth() {
-  // As WordCache: one place in 32 went to another word, and one look-up in 64 missed.
-  if (lines_ == nullptr || evicted_ < (mask_ + 1) / 16 || mask_ + 1 >= most_) return;
-  const bool earned = missed_ * 64 > looked_up_;
-  looked_up_ = missed_ = evicted_ = 0;
-  if (!earned) return;
-  void* const old_memory = memory_;
-  const std::size_t old_mapped = mapped_;
-  const LongLine* const old = lines_;
-  const std::uint32_t old_count = mask_ + 1;
-  allocate(most_);
-  for (std::uint32_t i = 0; i < old_count; ++i)
+  if (lines_.empty() || fixed_ != 0 || lines_.count() == most_lines || traffic_.evicted < lines_.count() / 16) return;
+  if (!traffic_.pays_growth()) return;
+  const CacheLines<LongLine> old = std::exchange(lines_, CacheLines<LongLine>(most_lines, false));
+  for (std::uint32_t i = 0; i < old.count(); ++i)
     for (const LongEntry& e : old[i].entry)
       if (e.count != 0) insert(e);
-  evicted_ = 0;
-  ::munmap(old_memory, old_mapped);
+  traffic_ = {};
 }
 
 std::uint64_t LongWords::hash_of(const std::uint8_t* text, std::uint32_t size, bool part) {
@@ -116,7 +90,7 @@ std::uint64_t LongWords::hash_of(const std::uint8_t* text, std::uint32_t size, b
 }
 
 LongWords::Found LongWords::find(const std::uint8_t* text, std::uint32_t size, bool part) {
-  if (size <= longest_long_word && lines_ != nullptr) {
+  if (size <= longest_long_word && !lines_.empty()) {
     const LongEntry* const e = find_entry(long_key_of(text, size, part));
     if (e != nullptr) return {e->ids, e->count};
   }
@@ -139,8 +113,9 @@ LongWords::Found LongWords::find(const std::uint8_t* text, std::uint32_t size, b
 
 void LongWords::remember(const std::uint8_t* text, std::uint32_t size, bool part, const std::uint32_t* ids, std::uint32_t count) {
   if (size <= longest_long_word && count >= 1 && count <= most_long_ids) {
-    ++missed_;
-    if (lines_ == nullptr) allocate(first_);
+    ++traffic_.missed;
+    // Not populated: many texts have few long words.
+    if (lines_.empty()) lines_ = CacheLines<LongLine>(fixed_ != 0 ? fixed_ : first_lines, false);
     LongEntry entry{long_key_of(text, size, part), {}, count - (TOKTIER_FAULT(cache_full) && count == most_long_ids)};
     std::memcpy(entry.ids, ids, count * sizeof *ids);
     insert(entry);
@@ -169,11 +144,6 @@ void LongWords::remember(const std::uint8_t* text, std::uint32_t size, bool part
   if (pair[0].hash != hash) pair[1] = pair[0];
   pair[0] = {hash, written_ + 1};
   written_ += length;
-}
-
-std::size_t LongWords::bytes() const {
-  return (lines_ == nullptr ? 0 : (std::size_t{mask_} + 1) * sizeof(LongLine)) +
-         (places_ == nullptr ? 0 : places * sizeof(Place) + ring_size);
 }
 
 }  // namespace toktier

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "cache_lines.h"
 #include "lanes/long_lanes.h"
 #include "scratch.h"
 
@@ -12,8 +13,10 @@ namespace toktier {
 
 class LongWords {
  public:
-  // Lines to begin with, and at most: powers of two, two at least.
-  LongWords(const LongLanes& lanes, std::uint32_t first, std::uint32_t most) : lanes_(lanes), first_(first), most_(most) {}
+  static constexpr std::uint32_t first_lines = 1u << 13, most_lines = 1u << 14;  // 1 MiB, 2 MiB
+
+  // `fixed`: lines that it has whatever comes, a power of two, two at least; 0: they grow.
+  LongWords(const LongLanes& lanes, std::uint32_t fixed) : lanes_(lanes), fixed_(fixed) {}
   ~LongWords();
   LongWords(const LongWords&) = delete;
   LongWords& operator=(const LongWords&) = delete;
@@ -31,7 +34,6 @@ class LongWords {
   void remember(const std::uint8_t* text, std::uint32_t size, bool part, const std::uint32_t* ids, std::uint32_t count);
   // Between windows: grows when it is crowded and many of the spans that were looked up were missed.
   void consider_growth();
-  std::size_t bytes() const;
 
  private:
   struct Place {
@@ -42,20 +44,16 @@ class LongWords {
     std::uint32_t size, count;  // of the text in bytes, of the ids; the ids and then the text follow
   };
   static constexpr std::uint32_t places = 1u << 13;        // in pairs
-  static constexpr std::uint32_t ring_size = 1u << 19;
+  static constexpr std::uint32_t ring_size = 1u << 18;
 
   static std::uint64_t hash_of(const std::uint8_t* text, std::uint32_t size, bool part);
-  void allocate(std::uint32_t lines);
   void insert(const LongEntry& entry);
   LongEntry* find_entry(const LongKey& key);
 
   const LongLanes& lanes_;
-  const std::uint32_t first_, most_;
-  void* memory_ = nullptr;
-  std::size_t mapped_ = 0;
-  LongLine* lines_ = nullptr;
-  std::uint32_t mask_ = 0;
-  std::uint64_t looked_up_ = 0, missed_ = 0, evicted_ = 0;  // since the size was last considered
+  const std::uint32_t fixed_;
+  CacheLines<LongLine> lines_;
+  CacheTraffic traffic_;
   Place* places_ = nullptr;
   std::uint8_t* ring_ = nullptr;
   std::uint64_t written_ = 0;

@@ -3,9 +3,6 @@
 // again, then the older one of its own line.
 #include "word_cache.h"
 
-#include <sys/mman.h>
-
-#include <algorithm>
 #include <cstdlib>
 #include <new>
 #include <utility>
@@ -14,41 +11,25 @@
 
 namespace toktier {
 
-WordCache::WordCache(const WordLanes& lanes, std::uint32_t first, std::uint32_t most) : lanes_(lanes), most_(most) {
-  allocate(first);
-}
-
-WordCache::~WordCache() {
-  ::munmap(memory_, mapped_);
-  std::free(ring_);
-}
-
-// Words are spread over all of it, so that nearly every page is soon touched: small pages cost two faults each, more than all
-// words that are looked up in it in a first pass, and more translations than a processor keeps. So it is huge pages where they
-// are to be had, and all pages at once where not. The line behind the last one would take a huge page for itself.
-void WordCache::allocate(std::uint32_t lines) {
-  constexpr std::size_t huge = std::size_t{1} << 21;
-  const std::size_t size = std::size_t{lines} * sizeof(WordLine), mapped = size + huge + 4096;
-  void* const memory = ::mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (memory == MAP_FAILED) throw std::bad_alloc();
-  memory_ = memory;
-  mapped_ = mapped;
-  lines_ = reinterpret_cast<WordLine*>((reinterpret_cast<std::uintptr_t>(memory) + huge - 1) & ~(huge - 1));
-#ifdef MADV_HUGEPAGE
-  if (size >= huge) ::madvise(lines_, size, MADV_HUGEPAGE);
-#endif
-#ifdef MADV_POPULATE_WRITE
-  ::madvise(lines_, (size + 4095) & ~std::size_t{4095}, MADV_POPULATE_WRITE);
-#endif
-  mask_ = lines - 1;
-  lines_[lines].entry[0].key = {~std::uint64_t{0}, ~std::uint64_t{0}};
-}
-
 namespace {
+
+// Words are spread over all lines, so that nearly every page is soon touched: small pages cost two faults each, more than all
+// words that are looked up in it in a first pass, and more translations than a processor keeps. So it is huge pages where they
+// are to be had, and all pages at once where not.
+CacheLines<WordLine> make_lines(std::uint32_t count) {
+  CacheLines<WordLine> lines(count, true);
+  lines[count].entry[0].key = {~std::uint64_t{0}, ~std::uint64_t{0}};
+  return lines;
+}
 
 bool same(const WordKey& a, const WordKey& b) { return ((a.low ^ b.low) | (a.high ^ b.high)) == 0; }
 
 }  // namespace
+
+WordCache::WordCache(const WordLanes& lanes, std::uint32_t fixed)
+    : lanes_(lanes), most_(fixed != 0 ? fixed : most_lines), lines_(make_lines(fixed != 0 ? fixed : small_lines)) {}
+
+WordCache::~WordCache() { std::free(ring_); }
 
 const WordValue* WordCache::find(const WordKey& key, std::uint32_t line) {
   WordEntry* const e = lines_[line].entry;
@@ -78,7 +59,7 @@ void WordCache::insert(const WordKey& key, std::uint32_t line, const WordValue& 
     (place < 2 ? e + place : other + place - 2)[0] = added;
     return;
   }
-  ++evicted_;
+  ++traffic_.evicted;
   if (e[1].value.count == 1) {
     e[1] = added;
   } else if (e[0].value.count == 1) {
@@ -115,30 +96,22 @@ const std::uint32_t* WordCache::in_ring(const WordValue& value) const {
   return place + ring_size >= given_ || TOKTIER_FAULT(ring_stale) ? ring_ + place % ring_size : nullptr;
 }
 
+// From few lines to the usual number as soon as a few words had to go. From there, words that had to go are made again, some 150 ns
+// each when they come; to grow costs what 24,000 of them do, nearly all of it fresh memory. When as much was spent one way, it is
+// spent the other way: at most twice the price of whichever is right.
 void WordCache::consider_growth(std::uint32_t looked_up, std::uint32_t missed) {
-  looked_up_ += looked_up;
-  missed_ += missed;
-  // Words that had to go are made again, some 150 ns each when they come; to grow costs what 24,000 of them do, nearly all of it
-  // fresh memory. When as much was spent one way, it is spent the other way: at most twice the price of whichever is right.
-  if (evicted_ < (mask_ + 1) / 4 * 3 || mask_ + 1 >= most_) return;
-  const bool earned = missed_ * 64 > looked_up_;
-  looked_up_ = missed_ = evicted_ = 0;
-  if (!earned) return;
-  void* const old_memory = memory_;
-  const std::size_t old_mapped = mapped_;
-  const WordLine* const old = lines_;
-  const std::uint32_t old_count = mask_ + 1;
-  allocate(std::min(most_, 8 * old_count));
-  for (std::uint32_t i = 0; i < old_count; ++i)
+  traffic_.looked_up += looked_up;
+  traffic_.missed += missed;
+  const std::uint32_t count = lines_.count();
+  const bool small = count < first_lines;
+  if (traffic_.evicted < (small ? count / 4 : count / 4 * 3) || count >= most_) return;
+  if (!small && !traffic_.pays_growth()) return;
+  const CacheLines<WordLine> old = std::exchange(lines_, make_lines(small ? first_lines : most_lines));
+  for (std::uint32_t i = 0; i < old.count(); ++i)
     for (const WordEntry& e : old[i].entry)
       if (e.key.high != 0)
-        insert(e.key, lanes_.line_of(e.key, mask_), TOKTIER_FAULT(cache_growth) ? old[i].entry[0].value : e.value);
-  evicted_ = 0;
-  ::munmap(old_memory, old_mapped);
-}
-
-std::size_t WordCache::bytes() const {
-  return (std::size_t{mask_} + 4) * sizeof(WordLine) + (ring_ != nullptr ? ring_size * sizeof *ring_ : 0);
+        insert(e.key, lanes_.line_of(e.key, lines_.mask()), TOKTIER_FAULT(cache_growth) ? old[i].entry[0].value : e.value);
+  traffic_ = {};
 }
 
 }  // namespace toktier

@@ -11,7 +11,7 @@
 namespace toktier {
 
 WordEncoder::WordEncoder(const Program& program, Level level, WindowSplitter& splitter, PieceEncoder& pieces,
-                         std::uint32_t first_lines, std::uint32_t most_lines)
+                         std::uint32_t cache_lines)
     : program_(program),
       lanes_(word_lanes(level)),
       merging_(merge_lanes(level)),
@@ -22,8 +22,8 @@ WordEncoder::WordEncoder(const Program& program, Level level, WindowSplitter& sp
                    program.pieces.lines != nullptr && program.pieces.keys != nullptr),
       tables_{program.pairs, program.byte_symbol},
       level_(level),
-      cache_(lanes_, first_lines, most_lines),
-      long_words_(long_lanes(level), std::max(first_lines / 4, 2u), std::max(most_lines / 4, 2u)),
+      cache_(lanes_, cache_lines),
+      long_words_(long_lanes(level), cache_lines == 0 ? 0 : std::max(cache_lines / 4, 2u)),
       part_kind_(program.flag(TT_FLAG_IGNORE_MERGES) ? word_part : word_piece),
       cuts_ascii_(program.byte_symbol == nullptr) {}
 

@@ -13,9 +13,8 @@ namespace toktier {
 
 class WordEncoder {
  public:
-  // `pieces` encodes what is long or rare. The size of the cache: see WordCache.
-  WordEncoder(const Program& program, Level level, WindowSplitter& splitter, PieceEncoder& pieces, std::uint32_t first_lines,
-              std::uint32_t most_lines);
+  // `pieces` encodes what is long or rare. `cache_lines`: see Context.
+  WordEncoder(const Program& program, Level level, WindowSplitter& splitter, PieceEncoder& pieces, std::uint32_t cache_lines);
 
   // Appends the ids of the whole segment.
   void encode(const Segment& segment, Scratch<std::uint32_t>& ids);
