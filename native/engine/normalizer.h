@@ -7,7 +7,6 @@
 
 namespace toktier {
 
-
 // One operation's output: unchanged stretches are copied when the first change is known, not before.
 class Rewriter {
  public:

@@ -26,7 +26,6 @@ struct SplitWindow {
   alignas(64) std::uint64_t lead[window_words];     // a character begins here
   bool drops(std::uint32_t k) const { return has_dropped && (dropped[k / 64] >> (k % 64) & 1) != 0; }
   std::uint32_t words() const { return (end - begin + 63) / 64; }
-  bool begins_character(std::uint32_t k) const { return ascii || (lead[k / 64] >> (k % 64) & 1) != 0; }
 };
 
 // One segment at a time; no allocation, but for programs without token automaton (a byte a character, as BoundaryScan).

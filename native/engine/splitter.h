@@ -26,7 +26,6 @@ class BoundaryScan {
                Scratch<std::uint8_t>& right_states);
   // Appends to the lot until it is nearly full; false when there was nothing left. Room for TT_MAX_PENDING + 1 must be there.
   bool next(BoundaryLot& lot);
-  bool done() const { return done_; }
 
  private:
   void one_pass(BoundaryLot& lot);

@@ -149,10 +149,6 @@ void rewrite_unit(const Program& program, bool compose, const Segment& in, std::
   if (!same) out.replace(begin, end, made.text.data(), size, made.origin.data());
 }
 
-}  // namespace
-
-namespace {
-
 bool is_ascii(std::uint8_t byte) { return byte < 0x80; }
 
 std::uint8_t quick_bits(const Program& program, const std::uint8_t* character) {

@@ -4,17 +4,12 @@
 
 #include <cstring>
 
+#include "byte_vector.h"
 #include "engine/faults.h"
-
-#if defined(__AVX512VBMI__) || defined(__BMI2__)
-#include <immintrin.h>
-#endif
 
 namespace toktier {
 namespace TOKTIER_LANE_NAMESPACE {
 namespace {
-
-#define TOKTIER_INLINE inline __attribute__((always_inline))
 
 // Bit k: byte k of up to 64 is not ASCII; begins a character of three bytes or more.
 struct Bytes64 {
@@ -22,12 +17,16 @@ struct Bytes64 {
 };
 
 TOKTIER_INLINE Bytes64 look_at(const std::uint8_t* text, std::uint32_t count) {
-#ifdef __AVX512BW__
-  const std::uint64_t there = count >= 64 ? ~std::uint64_t{0} : (std::uint64_t{1} << count) - 1;
-  const __m512i bytes = _mm512_maskz_loadu_epi8(there, text);
-  return {static_cast<std::uint64_t>(_mm512_movepi8_mask(bytes)),
-          static_cast<std::uint64_t>(_mm512_cmpge_epu8_mask(bytes, _mm512_set1_epi8(static_cast<char>(0xE0))))};
+#if TOKTIER_BYTE_VECTOR == 64
+  const Bytes bytes = count == 64 ? load(text) : load_part(text, count);
+  return {negative(bytes), nonzero(less_or_zero(bytes, fill(0xDF)))};
 #else
+#if TOKTIER_BYTE_VECTOR
+  const auto wide = [](const std::uint8_t* p) __attribute__((always_inline)) { return negative(load(p)); };
+  const auto from3 = [](const std::uint8_t* p)
+                         __attribute__((always_inline)) { return nonzero(less_or_zero(load(p), fill(0xDF))); };
+  if (count == 64) return {mask64(text, wide), mask64(text, from3)};
+#endif
   Bytes64 bits{0, 0};
   for (std::uint32_t k = 0; k < count; k += 8) {
     std::uint64_t bytes = 0;
@@ -222,7 +221,6 @@ void mark(const std::uint64_t* bits, const std::uint64_t* marked, std::uint32_t 
 }  // namespace
 }  // namespace TOKTIER_LANE_NAMESPACE
 
-extern const CutLanes TOKTIER_LANE_TABLE(cut_lanes);
 const CutLanes TOKTIER_LANE_TABLE(cut_lanes) = {
     TOKTIER_LANE_NAMESPACE::cut,
     TOKTIER_LANE_NAMESPACE::mark,

@@ -4,7 +4,8 @@
 // would be linked once, from either: code for a newer CPU could run on an older one. So a lane source puts all it defines in
 // TOKTIER_LANE_NAMESPACE or an unnamed namespace, includes only headers whose functions are `TT_HD` or `always_inline`, and
 // uses no function templates of the standard library (std::min and the like are such functions). A test looks at the symbols
-// of the object files. What a lane source offers is one table of function pointers, picked by lane_table() below.
+// of the object files. What a lane source offers is one table of function pointers, picked by the function that
+// TOKTIER_LANE_DECLARE makes.
 #pragma once
 #include "level.h"
 
@@ -21,16 +22,18 @@
 // Of a table `name`: its symbol in this level, `name_v3` and the like.
 #define TOKTIER_LANE_TABLE(name) TOKTIER_LANE_JOIN(TOKTIER_LANE_JOIN(name, _), TOKTIER_LANE)
 
+#define TOKTIER_INLINE [[maybe_unused, gnu::always_inline]] inline
+
 // Declares `extern const Table name_<level>` for every level and `const Table& name(Level)`; used in a header, in namespace
-// toktier.
-#define TOKTIER_LANE_DECLARE(Table, name)                                \
+// toktier. A lane source that includes the header defines its own with TOKTIER_LANE_TABLE.
+#define TOKTIER_LANE_DECLARE(Table, name)                         \
   TOKTIER_LANE_EXTERNS_(Table, name)                              \
-  [[maybe_unused]] static inline const Table& name(Level level) {                                \
-    switch (level) {                                                     \
-      TOKTIER_LANE_CASES_(name)                                          \
-      default:                                                           \
-        return name##_baseline;                                          \
-    }                                                                    \
+  [[maybe_unused]] static inline const Table& name(Level level) { \
+    switch (level) {                                              \
+      TOKTIER_LANE_CASES_(name)                                   \
+      default:                                                    \
+        return name##_baseline;                                   \
+    }                                                             \
   }
 #if defined(__x86_64__)
 #define TOKTIER_LANE_EXTERNS_(Table, name) \

@@ -11,8 +11,6 @@ namespace toktier {
 namespace TOKTIER_LANE_NAMESPACE {
 namespace {
 
-#define TOKTIER_INLINE inline __attribute__((always_inline))
-
 constexpr std::uint32_t block = 64;  // lines of a block: 8 KiB
 
 #ifdef __AES__
@@ -114,7 +112,6 @@ std::uint32_t look_up(WordWindow& w, const LongLine* lines, std::uint32_t mask, 
 }  // namespace
 }  // namespace TOKTIER_LANE_NAMESPACE
 
-extern const LongLanes TOKTIER_LANE_TABLE(long_lanes);
 const LongLanes TOKTIER_LANE_TABLE(long_lanes) = {
     TOKTIER_LANE_NAMESPACE::line_of,
     TOKTIER_LANE_NAMESPACE::look_up,

@@ -12,8 +12,6 @@ namespace toktier {
 namespace TOKTIER_LANE_NAMESPACE {
 namespace {
 
-#define TOKTIER_INLINE inline __attribute__((always_inline))
-
 constexpr std::uint32_t lanes = 6;
 
 // A symbol stays at the position of its first byte. `code`: rank of its merge with the next symbol, and its position: the least
@@ -298,7 +296,6 @@ void merge_side_by_side(const MergeTables& t, MergeWord* words, std::uint32_t co
 }  // namespace
 }  // namespace TOKTIER_LANE_NAMESPACE
 
-extern const MergeLanes TOKTIER_LANE_TABLE(merge_lanes);
 const MergeLanes TOKTIER_LANE_TABLE(merge_lanes) = {
 #ifdef __AVX512VBMI__
     TOKTIER_LANE_NAMESPACE::merge_side_by_side,

@@ -20,11 +20,11 @@ constexpr std::uint32_t block = 64;
 
 struct Starts {
   Table16 first_low, first_high, second_low, second_high;
-  TOKTIER_VECTOR_CALL explicit Starts(const StartFilter& f)
+  TOKTIER_INLINE explicit Starts(const StartFilter& f)
       : first_low(f.first_low), first_high(f.first_high), second_low(f.second_low), second_high(f.second_high) {}
   // One byte behind the register is read.
-  TOKTIER_VECTOR_CALL std::uint64_t operator()(const std::uint8_t* p) const { return found(load(p), load(p + 1)); }
-  TOKTIER_VECTOR_CALL std::uint64_t found(Bytes first, Bytes second) const {
+  TOKTIER_INLINE std::uint64_t operator()(const std::uint8_t* p) const { return found(load(p), load(p + 1)); }
+  TOKTIER_INLINE std::uint64_t found(Bytes first, Bytes second) const {
     const Bytes low = both(first_low[both(first, fill(15))], second_low[both(second, fill(15))]);
     return nonzero(both(low, both(first_high[high_nibble(first)], second_high[high_nibble(second)])));
   }
@@ -32,16 +32,16 @@ struct Starts {
 
 struct Characters {
   Table64 lead, second, third;
-  TOKTIER_VECTOR_CALL explicit Characters(const CharacterFilter& f) : lead(f.lead), second(f.second), third(f.third) {}
+  TOKTIER_INLINE explicit Characters(const CharacterFilter& f) : lead(f.lead), second(f.second), third(f.third) {}
   // Two bytes behind the register are read.
-  TOKTIER_VECTOR_CALL std::uint64_t operator()(const std::uint8_t* p) const { return found(load(p), load(p + 1), load(p + 2)); }
-  TOKTIER_VECTOR_CALL std::uint64_t found(Bytes a, Bytes b, Bytes c) const {
+  TOKTIER_INLINE std::uint64_t operator()(const std::uint8_t* p) const { return found(load(p), load(p + 1), load(p + 2)); }
+  TOKTIER_INLINE std::uint64_t found(Bytes a, Bytes b, Bytes c) const {
     const std::uint64_t in_tables = nonzero(both(lead[a], both(second[b], third[c])));
     return in_tables & nonzero(less_or_zero(a, fill(0xBF)));  // the tables do not look at the two high bits
   }
 };
 
-TOKTIER_VECTOR_CALL std::uint64_t beyond_ascii(const std::uint8_t* p) {
+TOKTIER_INLINE std::uint64_t beyond_ascii(const std::uint8_t* p) {
   return mask64(p, [](const std::uint8_t* q) __attribute__((always_inline)) { return negative(load(q)); });
 }
 
@@ -241,7 +241,7 @@ std::uint32_t replace_byte(const std::uint8_t* text, std::uint32_t size, std::ui
 }  // namespace
 }  // namespace TOKTIER_LANE_NAMESPACE
 
-extern const ScanLanes TOKTIER_LANE_TABLE(scan_lanes) = {
+const ScanLanes TOKTIER_LANE_TABLE(scan_lanes) = {
     TOKTIER_LANE_NAMESPACE::find_starts, TOKTIER_LANE_NAMESPACE::find_characters, TOKTIER_LANE_NAMESPACE::count_byte,
     TOKTIER_LANE_NAMESPACE::replace_byte};
 

@@ -19,12 +19,6 @@ using u8 = std::uint8_t;
 using u32 = std::uint32_t;
 using u64 = std::uint64_t;
 
-#if !defined(__SSE4_1__) && !defined(__ARM_NEON)
-constexpr bool is_baseline = true;
-#else
-constexpr bool is_baseline = false;
-#endif
-
 inline u64 low_bits(u32 n) { return n >= 64 ? ~u64{0} : (u64{1} << n) - 1; }
 
 // Class of the character at p, which is no ASCII character and not of one class with all that share its first byte.
@@ -40,7 +34,7 @@ inline u32 classify_scalar(const SplitTables& t, const u8* text, u32 n, u8* clas
   for (u32 i = 0; i < n; ++i) {
     const u8 byte = text[i];
     if (byte < 0x80) {
-      const bool faulty = TOKTIER_FAULT(level_baseline) && is_baseline && byte == '-';
+      const bool faulty = TOKTIER_FAULT(level_baseline) && TOKTIER_LANE_IS_BASELINE && byte == '-';
       classes[count++] = t.ascii[faulty ? 'a' : byte];
     } else if (tt_is_continuation(byte)) {
       continue;
@@ -325,7 +319,6 @@ u32 list(const u64* words, u32 count, u32 base, u32* out) {
 }  // namespace
 }  // namespace TOKTIER_LANE_NAMESPACE
 
-extern const SplitLanes TOKTIER_LANE_TABLE(split_lanes);
 const SplitLanes TOKTIER_LANE_TABLE(split_lanes) = {TOKTIER_LANE_NAMESPACE::classify, TOKTIER_LANE_NAMESPACE::decide,
                                                     TOKTIER_LANE_NAMESPACE::spread, TOKTIER_LANE_NAMESPACE::list};
 

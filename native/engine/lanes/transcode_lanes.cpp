@@ -15,7 +15,7 @@ namespace {
 
 // Length of the ASCII run at the start of `units`, counted in whole words of eight bytes.
 template <typename Unit>
-[[gnu::always_inline]] inline std::size_t ascii_run(const Unit* units, std::size_t n) {
+TOKTIER_INLINE std::size_t ascii_run(const Unit* units, std::size_t n) {
   constexpr std::size_t step = 8 / sizeof(Unit);
   constexpr std::uint64_t high = sizeof(Unit) == 1   ? 0x8080808080808080ull
                                  : sizeof(Unit) == 2 ? 0xFF80FF80FF80FF80ull
@@ -31,7 +31,7 @@ template <typename Unit>
 
 // units[i, n), one at a time. Null at a surrogate (`at`).
 template <typename Unit>
-[[gnu::always_inline]] inline char* write_plain(const Unit* units, std::size_t i, std::size_t n, char* out, std::size_t& at) {
+TOKTIER_INLINE char* write_plain(const Unit* units, std::size_t i, std::size_t n, char* out, std::size_t& at) {
   // What the registers leave over begins with the unit at i.
   if (i != 0 && i < n && units[i] >= 0x80 &&
       (sizeof(Unit) == 1   ? TOKTIER_FAULT(transcode_latin1)
@@ -63,7 +63,7 @@ template <typename Unit>
 }
 
 // The first byte of the first malformed sequence of bytes[i, size), where i begins a character; or `size`. RFC 3629.
-[[gnu::always_inline]] inline std::size_t malformed_plain(const std::uint8_t* p, std::size_t i, std::size_t size) {
+TOKTIER_INLINE std::size_t malformed_plain(const std::uint8_t* p, std::size_t i, std::size_t size) {
   while (i < size) {
     i += ascii_run(p + i, size - i);
     if (i == size) break;
@@ -90,7 +90,7 @@ template <typename Unit>
 constexpr std::size_t lanes_of_four = 16;
 
 // Lane by lane: the UTF-8 of each code point, lead byte first, zero behind it. Then the bytes that count side by side.
-[[gnu::always_inline]] inline char* write_lanes(__m512i cp, char* out) {
+TOKTIER_INLINE char* write_lanes(__m512i cp, char* out) {
   // Where the six bits of each byte lie in the lane pair, for characters of two, three and four bytes.
   const __m512i two = _mm512_set1_epi64(0x0000202600000006ll), three = _mm512_set1_epi64(0x0020262C0000060Cll),
                 four = _mm512_set1_epi64(0x20262C3200060C12ll);
@@ -110,7 +110,7 @@ constexpr std::size_t lanes_of_four = 16;
 }
 
 // The same for 32 units of which each is below U+0800.
-[[gnu::always_inline]] inline char* write_short_lanes(__m512i cp, __mmask32 above1, char* out) {
+TOKTIER_INLINE char* write_short_lanes(__m512i cp, __mmask32 above1, char* out) {
   const __m512i pair = _mm512_or_si512(
       _mm512_or_si512(_mm512_srli_epi16(cp, 6), _mm512_slli_epi16(_mm512_and_si512(cp, _mm512_set1_epi16(0x3F)), 8)),
       _mm512_set1_epi16(static_cast<short>(0x80C0)));
@@ -210,7 +210,7 @@ struct ShortSqueeze {
 constexpr ShortSqueeze short_squeeze{};
 
 // Eight units below U+0800; `ascii`: all ones in the lanes below U+0080.
-[[gnu::always_inline]] inline char* write_short_lanes(__m128i cp, __m128i ascii, char* out) {
+TOKTIER_INLINE char* write_short_lanes(__m128i cp, __m128i ascii, char* out) {
   const __m128i last = _mm_and_si128(cp, _mm_set1_epi16(0x3F));
   const __m128i pair = _mm_or_si128(_mm_or_si128(_mm_srli_epi16(cp, 6), _mm_slli_epi16(last, 8)),
                                     _mm_set1_epi16(static_cast<short>(0x80C0)));
@@ -222,7 +222,7 @@ constexpr ShortSqueeze short_squeeze{};
 }
 
 // Code points are below 0x110000, so that signed comparisons do.
-[[gnu::always_inline]] inline char* write_lanes(__m128i cp, char* out) {
+TOKTIER_INLINE char* write_lanes(__m128i cp, char* out) {
   const __m128i above1 = _mm_cmpgt_epi32(cp, _mm_set1_epi32(0x7F)), above2 = _mm_cmpgt_epi32(cp, _mm_set1_epi32(0x7FF)),
                 above3 = _mm_cmpgt_epi32(cp, _mm_set1_epi32(0xFFFF));
   const __m128i six = _mm_set1_epi32(0x3F);
@@ -358,7 +358,7 @@ struct FaultTables {
   Table16 first_high_{first_high}, first_low_{first_low}, second_high_{second_high};
 
   // Faults of the register at p; the three bytes before p are read.
-  TOKTIER_VECTOR_CALL std::uint64_t operator()(const std::uint8_t* p) const {
+  TOKTIER_INLINE std::uint64_t operator()(const std::uint8_t* p) const {
     const Bytes second = load(p), first = load(p - 1);
     const Bytes of_first = both(first_high_[high_nibble(first)], first_low_[both(first, fill(15))]);
     const Bytes shown = both(of_first, second_high_[high_nibble(second)]);
@@ -370,7 +370,7 @@ struct FaultTables {
 };
 
 // malformed_plain where i may lie inside of a character; what is before it is well-formed as far as it goes.
-[[gnu::always_inline]] inline std::size_t malformed_from(const std::uint8_t* p, std::size_t i, std::size_t size) {
+TOKTIER_INLINE std::size_t malformed_from(const std::uint8_t* p, std::size_t i, std::size_t size) {
   for (std::size_t back = 1; back <= 3 && back <= i; ++back) {
     if (p[i - back] < 0x80) break;
     if (p[i - back] >= 0xC0) {
@@ -409,7 +409,7 @@ std::size_t first_malformed(const std::uint8_t* p, std::size_t size) { return ma
 }  // namespace
 }  // namespace TOKTIER_LANE_NAMESPACE
 
-extern const TranscodeLanes TOKTIER_LANE_TABLE(transcode_lanes) = {
+const TranscodeLanes TOKTIER_LANE_TABLE(transcode_lanes) = {
     TOKTIER_LANE_NAMESPACE::from_latin1, TOKTIER_LANE_NAMESPACE::from_ucs2, TOKTIER_LANE_NAMESPACE::from_ucs4,
     TOKTIER_LANE_NAMESPACE::first_malformed};
 

@@ -16,8 +16,6 @@ namespace toktier {
 namespace TOKTIER_LANE_NAMESPACE {
 namespace {
 
-#define TOKTIER_INLINE inline __attribute__((always_inline))
-
 constexpr std::uint32_t block = 256;  // lines of a block: 16 KiB, a third of the nearest cache
 constexpr WordRows rows{};
 
@@ -307,7 +305,6 @@ void find_entries(const TtPieceTable& t, const WordKey* keys, std::uint32_t coun
 }  // namespace
 }  // namespace TOKTIER_LANE_NAMESPACE
 
-extern const WordLanes TOKTIER_LANE_TABLE(word_lanes);
 const WordLanes TOKTIER_LANE_TABLE(word_lanes) = {
     TOKTIER_LANE_NAMESPACE::line_of,
     TOKTIER_LANE_NAMESPACE::list_keys,
