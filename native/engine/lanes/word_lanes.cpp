@@ -31,9 +31,14 @@ TOKTIER_INLINE Key load_within(const std::uint8_t* p, std::uint32_t row) {
                 row);
 }
 TOKTIER_INLINE Key load_at_end(const std::uint8_t* p, std::uint32_t row, std::uint32_t length) {
+#ifdef __AVX512BW__
+  // Not by a copy, which would have to be waited for.
+  const Key all = _mm_maskz_loadu_epi8(static_cast<__mmask16>(length <= longest_word ? (1u << length) - 1 : 0), p);
+#else
   alignas(16) std::uint8_t bytes[16] = {};
   if (length <= longest_word) std::memcpy(bytes, p, length);
   const Key all = _mm_load_si128(reinterpret_cast<const __m128i*>(bytes));
+#endif
   return finish(_mm_and_si128(all, _mm_load_si128(reinterpret_cast<const __m128i*>(&rows.keep[row]))), row);
 }
 TOKTIER_INLINE std::uint32_t hash(Key key) {
