@@ -7,6 +7,7 @@ are until one finds it, which must be the recorded one, and the published tokeni
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -43,11 +44,16 @@ def benches(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Bench]:
 
 
 def pairs(kinds_left_out: tuple[str, ...] = ()) -> list[object]:
-    unshown = pytest.mark.skipif(
-        _native.build_facts()["dispatch_levels"] == ["baseline"], reason="this CPU has no level that shuffles"
-    )
+    unshown = {
+        "level_vector": pytest.mark.skipif(
+            _native.build_facts()["dispatch_levels"] == ["baseline"], reason="this CPU has no level that shuffles"
+        ),
+        "session_shares": pytest.mark.skipif(
+            len(os.sched_getaffinity(0)) < 2, reason="a session shares an append among the processors that there are"
+        ),
+    }
     return [
-        pytest.param(name, kind, marks=[unshown] if name == "level_vector" else [])
+        pytest.param(name, kind, marks=[unshown[name]] if name in unshown else [])
         for name, kinds, _ in listed()
         for kind in kinds.split()
         if kind not in kinds_left_out

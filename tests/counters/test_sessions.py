@@ -9,17 +9,19 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
-from tests.counters.test_linear import SOURCES
+from tests.support.material import ROOT, small_tokenizers
 from toktier import _native
 from toktier.program.compile import compile_tokenizer
 
 if not hasattr(_native, "take_counters"):
     pytest.skip("this build has no operation counters (dev.py test --tier ci makes one)", allow_module_level=True)
 
+SOURCES = {path.stem: path for path in small_tokenizers()} | {
+    "toktier_mini": ROOT / "tables" / "artifacts" / "toktier_mini" / "tokenizer.json"
+}
 UNIT = "It's 12,345 o'clock; the café — naïve, 日本語 and 👩🏽‍💻 — doesn't open: <|im_start|>user\r\n"
 TIMES = 4_000  # of UNIT: 0.4 MB
 ROUNDS = 40
@@ -46,7 +48,7 @@ def counted(encoder: _native.EncoderBase, times: int, change: Change) -> Counter
 @pytest.mark.parametrize("name", SOURCES)
 @pytest.mark.parametrize("what", CHANGES)
 def test_the_work_of_a_change_is_that_of_its_size(name: str, what: str) -> None:
-    encoder = _native.EncoderBase(_native.Program(compile_tokenizer(Path(SOURCES[name]).read_bytes())))
+    encoder = _native.EncoderBase(_native.Program(compile_tokenizer(SOURCES[name].read_bytes())))
     change, size = CHANGES[what]
     counted(encoder, TIMES // 100, change)  # its words are known from here on
     once, twice = (counted(encoder, times, change) for times in (TIMES, 2 * TIMES))
@@ -66,7 +68,7 @@ def test_the_work_of_a_change_is_that_of_its_size(name: str, what: str) -> None:
 def test_text_without_a_cut_is_encoded_again_and_no_more() -> None:
     """An append to it costs what stands behind the last cut: twice as much for twice the text, whatever is before."""
     path = SOURCES["o200k_like"]
-    encoder = _native.EncoderBase(_native.Program(compile_tokenizer(Path(path).read_bytes())))
+    encoder = _native.EncoderBase(_native.Program(compile_tokenizer(path.read_bytes())))
 
     def change(length: int) -> Change:
         return lambda session, k: session.append("\u0301" * length if k == 0 else "\u0301")
