@@ -33,7 +33,7 @@ MAX_CONFIG_BYTES = 1 << 20
 LOG_LEVELS = ("debug", "info", "warning", "error")
 CACHE_MODES = ("private", "group")
 STORE_DIRECTORY = "sessions"  # in the state directory
-STORE_SCHEMES = ("redis", "rediss")
+STORE_SCHEMES = ("redis", "rediss", "unix", "redis+cluster", "rediss+cluster")  # docs/redis-store.md
 
 _TRUE = frozenset({"1", "true", "yes", "on"})
 _FALSE = frozenset({"0", "false", "no", "off"})

@@ -80,9 +80,12 @@ def test_a_server_that_failed_a_look_up_is_not_asked_for_a_while(
         patch.setattr(store._sessions.server, "run", away)
         for _ in range(5):
             assert store.longest_prefix(TEXT, FINGERPRINT) is None
+            with pytest.raises(BackendUnavailable):
+                store.remember(FINGERPRINT, [change(0, TEXT)])
     assert len(asked) == 1
     assert store.counters.unavailable == store.counters.misses == 5
     assert store.longest_prefix(TEXT, FINGERPRINT) is None  # still
+    assert store.open("chat", FINGERPRINT).append(change(0, "named sessions are asked for at once")) == 1
     later = time.monotonic() + 1000
     monkeypatch.setattr(redis_lookup.time, "monotonic", lambda: later)
     assert store.longest_prefix(TEXT, FINGERPRINT) is not None

@@ -21,13 +21,15 @@ from toktier.sessions.redis_url import address, namespace
     ("unix:///run/redis.sock?db=2", "unix:///run/redis.sock", False),
     ("unix://user:secret@/run/redis.sock", "unix:///run/redis.sock", False),
     ("redis+cluster://user:secret@host:7000", "redis+cluster://host:7000", True),
+    ("REDIS://user:secret@Host", "redis://host:6379/0", False),
     ("rediss+cluster://host", "rediss+cluster://host:6379", True),
 ])  # fmt: skip
 def test_a_url_is_shown_without_its_credentials(url: str, shown: str, cluster: bool) -> None:
     found = address(url)
     assert (found.shown, found.cluster) == (shown, cluster)
     assert "secret" not in repr(found)
-    assert found.url == url.replace("+cluster", "")
+    scheme, _, rest = url.partition("://")
+    assert found.url == f"{scheme.lower().removesuffix('+cluster')}://{rest}"
 
 
 @pytest.mark.parametrize("url", [

@@ -26,7 +26,7 @@ def place_of(where: str | os.PathLike[str] | None, settings: Settings) -> str:
     if not place or "\0" in place or scheme not in (None, *STORE_SCHEMES):
         raise ConfigInvalid(
             f"{quoted(without_credentials(place))} is no place of a session store: expected a directory, or a URL of "
-            f"{' or '.join(STORE_SCHEMES)}",
+            f"{', '.join(STORE_SCHEMES)}",
             details={"store": without_credentials(place)},
             remedy="point store= (or --store) at a directory",
         )
@@ -40,23 +40,24 @@ def open_store(
     create: bool = True,
     durability: Literal["process", "full"] = "process",
     budget_bytes: int = BUDGET_BYTES,
-    timeout: float = TIMEOUT_SECONDS,
+    timeout: float | None = None,
 ) -> Store:
-    """The store `where`; None: that of the settings. `create`: made where there is none, which else is StoreNotFound.
+    """The store `where`; None: that of the settings. `create`: made where there is none, which else is StoreNotFound; a
+    server is there or is not. `durability` is for directories: what a server keeps is its own setting.
 
-    Raises also ConfigInvalid, EnvironmentFault, StoreCorrupt and StoreFormatUnsupported.
+    Raises also ConfigInvalid, EnvironmentFault, StoreCorrupt and StoreFormatUnsupported, and for a server
+    BackendUnavailable where the extra `redis` is missing; it is connected on first use.
     """
     place = place_of(where, settings)
     if store_scheme(place) is not None:
-        raise ConfigInvalid(
-            f"the session store {without_credentials(place)} is a server: this version keeps sessions in directories "
-            "alone",
-            details={"store": without_credentials(place)},
-            remedy="point store= (or --store) at a directory of a local file system",
-        )
+        from toktier.sessions import redis_store
+
+        seconds = redis_store.TIMEOUT_SECONDS if timeout is None else timeout
+        return redis_store.RedisStore(place, budget_bytes=budget_bytes, timeout=seconds)
     if not create:
         _require(Path(place))
-    return SessionStore(place, durability=durability, budget_bytes=budget_bytes, timeout=timeout)
+    seconds = TIMEOUT_SECONDS if timeout is None else timeout
+    return SessionStore(place, durability=durability, budget_bytes=budget_bytes, timeout=seconds)
 
 
 def _require(directory: Path) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -58,15 +58,13 @@ class RedisLookup:
         self.counters.lookups += 1
         search = _Search(self._sessions, Presented(text, fingerprint), fingerprint)
         found: _Hit | None = None
-        if time.monotonic() < self._paused_until:
-            self.counters.unavailable += 1
-        else:
-            try:
+        try:
+            with self.unless_paused():
                 found = search.find()
-            except Damage:
-                self.counters.failed_checks += 1
-            except ToktierError as error:
-                self._pause(error)
+        except Damage:
+            self.counters.failed_checks += 1
+        except ToktierError:
+            self.counters.unavailable += 1
         self.counters.failed_checks += len(search.damaged)
         for session in search.damaged:
             self._drop(session)
@@ -79,10 +77,21 @@ class RedisLookup:
         number = found.one.state.number
         return Prefix(number, point.tokens, point.text_bytes, point.code_points, found.ids, point.ids_digest)
 
-    def _pause(self, error: ToktierError) -> None:
-        self.counters.unavailable += 1
-        if isinstance(error, BackendUnavailable):
+    @contextlib.contextmanager
+    def unless_paused(self) -> Iterator[None]:
+        """For what only saves time, look-ups and what they are to find: BACKEND_UNAVAILABLE without asking where the
+        server did not answer such a question a moment ago."""
+        if time.monotonic() < self._paused_until:
+            raise BackendUnavailable(
+                f"the store {self._server.where} did not answer a moment ago, and is not asked for a while",
+                details={"server": self._server.where, "refusal": "PAUSED", "timeout_s": self._server.timeout},
+                remedy="look after the server",
+            )
+        try:
+            yield
+        except BackendUnavailable:
             self._paused_until = time.monotonic() + PAUSE_TIMEOUTS * self._server.timeout
+            raise
 
     def _drop(self, session: bytes) -> None:
         """A damaged anonymous entry is of no use to anybody; named ones are left for their owner to see."""

@@ -10,7 +10,14 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple, TypeVar
 
-from toktier.errors import BackendExecutionFault, BackendUnavailable, EnvironmentFault, StoreCorrupt, ToktierError
+from toktier.errors import (
+    BackendExecutionFault,
+    BackendUnavailable,
+    ConfigInvalid,
+    EnvironmentFault,
+    StoreCorrupt,
+    ToktierError,
+)
 from toktier.sessions import chains
 from toktier.sessions.redis_scripts import Script
 from toktier.sessions.redis_url import Address, address
@@ -146,13 +153,21 @@ class Server:
         settings: dict[str, Any] = {
             "socket_timeout": self.timeout,
             "socket_connect_timeout": self.timeout,
-            "retry": Retry(NoBackoff(), 0),  # here it is known what may be sent again
+            # Here it is known what may be sent again; a cluster's client counts its tries by it.
+            "retry": Retry(NoBackoff(), int(self.cluster)),
             "protocol": 2,
             "decode_responses": False,
         }
+        try:
+            return self._made(redis, settings)
+        except (ValueError, TypeError):  # of an option; what they say quotes it
+            raise ConfigInvalid(
+                f"an option in the URL of the store {self.where} is not understood", remedy="correct store="
+            ) from None
+
+    def _made(self, redis: Any, settings: dict[str, Any]) -> Client:
         if self.cluster:
             # Its commands are the same ones; what its client lacks (pipelines of scripts) is not asked of it.
-            settings["retry"] = Retry(NoBackoff(), 1)
             return redis.RedisCluster.from_url(self._address.url, **settings)
         return redis.Redis.from_url(self._address.url, max_connections=MAX_CONNECTIONS, **settings)
 

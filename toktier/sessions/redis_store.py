@@ -95,17 +95,17 @@ class RedisStore:
         if state.held > self.budget_bytes:
             return None
         new = held(state, first_after(b"", base, steps))
-        # Listed before it is there: what nobody lists, nobody would evict.
-        victims = self._upkeep.admit(new, self.budget_bytes)
-        with _guarded(self._sessions):
+        with self._lookup.unless_paused(), _guarded(self._sessions):
+            # Listed before it is there: what nobody lists, nobody would evict.
+            victims = self._upkeep.admit(new, self.budget_bytes)
             self._sessions.write(None, new, steps, 0)
-        self._upkeep.forget(victims)
+            self._upkeep.forget(victims)
         return state.number
 
     def extend(self, prefix: Prefix, appends: Sequence[Append]) -> bool:
         """Adds to the anonymous session that ends where `prefix` does; False, and nothing is written, where the session
         is a named one, has grown or is gone. Expected revisions do not count."""
-        with _guarded(self._sessions):
+        with self._lookup.unless_paused(), _guarded(self._sessions):
             one = self._sessions.read(anonymous(prefix.session))
             if one is None or one.state.name is not None or one.state.ids_digest != prefix.ids_digest:
                 return False
@@ -115,7 +115,7 @@ class RedisStore:
                 self._sessions.write(one, new, steps, one.state.sequence)
             except SessionRevisionConflict:
                 return False
-        self._upkeep.forget(self._upkeep.admit(new, self.budget_bytes))
+            self._upkeep.forget(self._upkeep.admit(new, self.budget_bytes))
         return True
 
     def longest_prefix(self, text: str | bytes, fingerprint: str) -> Prefix | None:

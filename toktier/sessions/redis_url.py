@@ -9,10 +9,10 @@ import re
 from dataclasses import dataclass, field
 from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
+from toktier.config import STORE_SCHEMES
 from toktier.errors import ConfigInvalid
 from toktier.labels import shown
 
-SCHEMES = ("redis", "rediss", "unix", "redis+cluster", "rediss+cluster")
 OPTIONS = frozenset(
     ("db", "client_name", "ssl_ca_certs", "ssl_ca_path", "ssl_certfile", "ssl_keyfile", "ssl_cert_reqs")
 )
@@ -36,7 +36,7 @@ def address(url: str) -> Address:
         port = parts.port
     except ValueError:
         raise _invalid("is no URL") from None
-    if parts.scheme not in SCHEMES:
+    if parts.scheme not in STORE_SCHEMES:
         raise _invalid("has another scheme")
     if "@" not in parts.netloc and "@" in url:
         raise _invalid("has an @ that is not in its place: percent-encode the password")
@@ -53,7 +53,8 @@ def address(url: str) -> Address:
             raise _invalid("names no host")
         host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
         place = f"{parts.scheme}://{shown(host)}:{port or 6379}" + ("" if cluster else f"/{parts.path.strip('/') or 0}")
-    return Address(url.replace("+cluster", "", 1) if cluster else url, place, cluster)
+    scheme = parts.scheme.removesuffix("+cluster")  # in small letters: the client takes no others
+    return Address(scheme + url.lstrip()[len(parts.scheme) :], place, cluster)
 
 
 def namespace(name: str) -> str:
