@@ -13,7 +13,7 @@ namespace toktier {
 
 class LongWords {
  public:
-  static constexpr std::uint32_t first_lines = 1u << 13, most_lines = 1u << 14;  // 1 MiB, 2 MiB
+  static constexpr std::uint32_t first_lines = 1u << 13, most_lines = 1u << 15;  // 1 MiB, 4 MiB
 
   // `fixed`: lines that it has whatever comes, a power of two, two at least; 0: they grow.
   LongWords(const LongLanes& lanes, std::uint32_t fixed) : lanes_(lanes), fixed_(fixed) {}
@@ -44,7 +44,7 @@ class LongWords {
     std::uint32_t size, count;  // of the text in bytes, of the ids; the ids and then the text follow
   };
   static constexpr std::uint32_t places = 1u << 13;        // in pairs
-  static constexpr std::uint32_t ring_size = 1u << 18;
+  static constexpr std::uint32_t ring_size = 1u << 19;
 
   static std::uint64_t hash_of(const std::uint8_t* text, std::uint32_t size, bool part);
   void insert(const LongEntry& entry);
