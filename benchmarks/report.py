@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Tables in docs/benchmarks.md and the figure docs/benchmarks.svg, from results.json; the same input, the same bytes.
+"""Tables in docs/benchmarks.md and the figure docs/benchmarks.svg, from results.json and sessions.json; the same input,
+the same bytes.
 
 A table stands between `<!-- bench:NAME -->` and `<!-- /bench:NAME -->`; everything else of the page is written by hand.
 `--check` ends with 1 where the page is not what would be written, or the figure was drawn from other results. Drawing
@@ -18,13 +19,16 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+import session_tables
+import session_targets
 from engines import OURS
 from reading import WORDS, best_rate, figure
-from targets import TARGETS, Results, by_engine
+from targets import TARGETS, Results, Target, by_engine
 from workloads import GROUPS
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = Path(__file__).with_name("results.json")
+SESSIONS = Path(__file__).with_name("sessions.json")
 PAGE = ROOT / "docs" / "benchmarks.md"
 FIGURE = ROOT / "docs" / "benchmarks.svg"
 NONE_YET = "No run is recorded yet."
@@ -42,6 +46,11 @@ def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def _machine(results: Results) -> str:
+    method = results["method"]
+    return _run(results, [("rounds", f"{method['rounds']}, each with {method['warm']} warm passes")])
+
+
+def _run(results: Results, more: Sequence[tuple[str, str]]) -> str:
     facts, method = results["machine"], results["method"]
     versions = ", ".join(f"{name} {version or 'absent'}" for name, version in results["versions"].items())
     caches = ", ".join(f"{name} {size}" for name, size in facts["caches"].items())
@@ -53,7 +62,7 @@ def _machine(results: Results) -> str:
         ("system", f"{facts['system']}, {facts['libc']}, Python {facts['python']}"),
         ("engines", versions),
         ("engine identity", f"`{results['engine_identity'][:16]}…`"),
-        ("rounds", f"{method['rounds']}, each with {method['warm']} warm passes"),
+        *more,
         ("load average", load),
         *((f"artifact {name}", f"SHA-256 `{a['sha256'][:16]}…`") for name, a in results["artifacts"].items()),
     ]
@@ -61,8 +70,12 @@ def _machine(results: Results) -> str:
 
 
 def _targets(results: Results) -> str:
+    return _judged(TARGETS, results)
+
+
+def _judged(targets: Sequence[Target], results: Results) -> str:
     rows = []
-    for target in TARGETS:
+    for target in targets:
         worst = target.worst(results)
         limit = f"{'≥' if target.at_least else '≤'} {target.limit:g}{target.unit}"
         if worst is None:
@@ -117,6 +130,19 @@ def _losses(results: Results) -> str:
                 if rates[best] > ours:
                     rows.append((place, kind, figure(ours, facts), f"{best}: {figure(rates[best], facts)}"))
     return _table(("where", "pass", OURS, "ahead"), rows) if rows else "In no cell of this run."
+
+
+def _sessions_machine(results: Results) -> str:
+    method = results["method"]
+    told = [("stores", f"on {method['file_system']}"), ("rounds", f"{method['rounds']}")]
+    if method["quick"]:
+        told.append(("**trial**", "with short texts and few calls: the figures say little"))
+    told += [(f"left out: {row['artifact']}", f"{row['what']}: {row['reason']}") for row in results["left_out"]]
+    return _run(results, told)
+
+
+def _sessions(of: Callable[[Results], list[tuple[str, ...]]]) -> Callable[[Results], str]:
+    return lambda results: _table(session_tables.HEADER, of(results))
 
 
 def _refusals(results: Results) -> str:
@@ -228,13 +254,23 @@ BLOCKS: dict[str, Callable[[Results], str]] = {
     "resident": _resident,
 }
 
+# Of sessions.json.
+SESSION_BLOCKS: dict[str, Callable[[Results], str]] = {
+    "sessions-machine": _sessions_machine,
+    "sessions-targets": lambda results: _judged(session_targets.TARGETS, results),
+    "sessions-appends": _sessions(session_tables.appends),
+    "sessions-others": _sessions(session_tables.others),
+}
 
-def filled(page: str, results: Results | None) -> str:
+
+def filled(page: str, results: Results | None, sessions: Results | None = None) -> str:
     """The page with every block written anew. Raises ValueError for a block that is missing, unknown or not closed."""
-    written = dict.fromkeys(BLOCKS, NONE_YET) if results is None else blocks(results)
+    written = dict.fromkeys((*BLOCKS, *SESSION_BLOCKS), NONE_YET)
+    written |= {} if results is None else blocks(results)
+    written |= {} if sessions is None else {name: make(sessions) for name, make in SESSION_BLOCKS.items()}
     opened = re.findall(r"^<!-- bench:([a-z-]+) -->$", page, re.MULTILINE)
-    if sorted(opened) != sorted(BLOCKS):
-        raise ValueError(f"blocks of the page: {sorted(set(opened) ^ set(BLOCKS)) or 'one stands twice'}")
+    if sorted(opened) != sorted(written):
+        raise ValueError(f"blocks of the page: {sorted(set(opened) ^ set(written)) or 'one stands twice'}")
     for name in opened:
         pattern = re.compile(rf"(<!-- bench:{name} -->\n).*?(<!-- /bench:{name} -->)", re.DOTALL)
         page, count = pattern.subn(lambda m, name=name: f"{m[1]}{written[name]}\n{m[2]}", page)  # type: ignore[misc]
@@ -255,13 +291,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--check", action="store_true", help="write nothing; exit 1 where something is not as it would be"
     )
     parser.add_argument("--results", type=Path, default=RESULTS)
+    parser.add_argument("--sessions", type=Path, default=SESSIONS)
     parser.add_argument("--page", type=Path, default=PAGE)
     parser.add_argument("--figure", type=Path, default=FIGURE)
     options = parser.parse_args(arguments)
     data = options.results.read_bytes() if options.results.exists() else None
     results = None if data is None else json.loads(data)
+    sessions = json.loads(options.sessions.read_bytes()) if options.sessions.exists() else None
     page = options.page.read_text(encoding="utf-8")
-    new = filled(page, results)
+    new = filled(page, results, sessions)
     digest = None if data is None else hashlib.sha256(data).hexdigest()
     if options.check:
         wrong = [str(options.page.name)] if new != page else []
