@@ -29,6 +29,7 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
         ("toktier inspect qwen3_8b --tables", "the long tables too"),
         ("toktier inspect old/tokenizer.json new/tokenizer.json", "where the IDs of two tokenizers can differ"),
         ("toktier inspect Qwen/Qwen3-0.6B", "what was audited of a repository"),
+        ('toktier inspect qwen3_8b --text "hello wor"', "where a text may be cut, and what an append to it encodes again"),
     ),
     "doctor": (
         ("toktier doctor", "what will run here, and why not faster"),

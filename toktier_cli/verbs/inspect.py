@@ -67,6 +67,14 @@ def inspect(
             "--tables", help="Also the long tables, which --json always has: patterns, cuts, added tokens, ..."
         ),
     ] = False,
+    text: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TEXT",
+            help="Explain where this text may be cut, and what an append to it encodes again. -: stdin.",
+            show_default=False,
+        ),
+    ] = None,
 ) -> Result:
     """What is pinned (without an argument: everything), or what a tokenizer.json is.
 
@@ -74,6 +82,9 @@ def inspect(
 
     For two files or families: every part in which they differ, with a text that both encode differently. Exit code 0:
     the same tokenizer; 1: not.
+
+    With --text: the parts of the text that may be encoded apart, with their pieces and tokens, and why behind the last
+    cut there is none. An append to the text encodes from there on.
 
     For a repository (OWNER/NAME): which revision was audited and as which family, and the file where this host has it,
     in the hub's cache or among the imported artifacts. Nothing is downloaded.
@@ -92,9 +103,16 @@ def inspect(
         raise UsageError("expected one or two of FAMILY, FILE and REPO_ID", remedy="toktier inspect --help")
     if len(given) == 2 and (revision is not None or tables):
         raise UsageError("--revision and --tables are of one tokenizer", remedy="toktier inspect --help")
+    if text is not None and (len(given) != 1 or tables):
+        raise UsageError("--text is of one tokenizer, without --tables", remedy="toktier inspect --help")
     pins = shipped_pins()
     settings = options.settings_of(invocation)
     cache = ArtifactCache.readable(settings)
+    if text is not None:
+        path = _path_of(given[0], bool(what), file is not None, revision, pins, settings, cache)
+        from toktier_cli.verbs.inspect_append import inspect_append
+
+        return inspect_append(given[0], path, text, settings)
     if not given:
         return _all(pins)
     if len(given) == 2:
@@ -109,6 +127,27 @@ def inspect(
     if file is not None or (name not in pins.families and options.looks_like_path(name)):
         return _one_file(Path(name), pins, settings, cache, tables)
     return _one_family(survey(pins.family(name), cache, deep=True, trust_hint=True), settings, tables)
+
+
+def _path_of(
+    name: str,
+    positional: bool,
+    is_file: bool,
+    revision: str | None,
+    pins: Pins,
+    settings: Settings,
+    cache: ArtifactCache | None,
+) -> Path:
+    """The tokenizer.json that the line names. Raises ArtifactNotFound where it is not on this host."""
+    from toktier_cli.verbs.inspect_pair import path_of_one
+
+    if positional and _is_repository(name):
+        from toktier.artifacts import pretrained
+
+        return pretrained.find(name, revision, settings, network=False).path
+    if revision is not None:
+        raise UsageError("--revision is of a repository (OWNER/NAME)", remedy="toktier inspect --help")
+    return Path(name) if is_file else path_of_one(name, pins, cache)
 
 
 def _is_repository(name: str) -> bool:

@@ -50,7 +50,7 @@ def inspect_pair(first: str, second: str, pins: Pins, cache: ArtifactCache | Non
 def _side(name: str, pins: Pins, cache: ArtifactCache | None) -> Side:
     from toktier.inspection.compare import Side
 
-    path = _path(name, pins, cache)
+    path = path_of_one(name, pins, cache)
     try:
         return Side.of(read_file(str(path)), name)
     except ProgramUnsupported as error:
@@ -59,7 +59,8 @@ def _side(name: str, pins: Pins, cache: ArtifactCache | None) -> Side:
         raise
 
 
-def _path(name: str, pins: Pins, cache: ArtifactCache | None) -> Path:
+def path_of_one(name: str, pins: Pins, cache: ArtifactCache | None) -> Path:
+    """Of a family that is on this host, or a path. Raises ArtifactNotFound."""
     if name not in pins.families and (options.looks_like_path(name) or Path(name).exists()):
         return Path(name)
     state = survey(pins.family(name), cache, deep=True, trust_hint=True)
