@@ -157,6 +157,11 @@ class EncoderBase:
         InvalidText for lone surrogates (`details["position"]`: code point) and malformed UTF-8 (byte);
         UnsupportedConfig where the reference cannot apply the stored truncation either.
         """
+    def _encode_behind(
+        self, text: _Text, utf8: bytes, ids: bytes, end: int, add_special_tokens: bool, /
+    ) -> Encoding | None:
+        """The Encoding of `text`, whose UTF-8 is `utf8` and whose first `end` bytes have the `ids`: the rest is
+        encoded. None where the text may not be cut there, or is malformed behind."""
     def encode_batch(
         self,
         texts: Iterable[_Text],
@@ -228,6 +233,8 @@ class SessionBase:
     def prepare_append(self, text: _Text, /) -> bool: ...
     def prepare_replace(self, start: int, text: _Text, /) -> bool: ...
     def prepare_present(self, text: _Text, /) -> bool: ...
+    def presented(self, text: _Text, add_special_tokens: bool, /) -> Encoding:
+        """The Encoding of `text`, which must be what the session holds: only its length is looked at (ValueError)."""
     def commit(self, revision: int, /) -> TokenPatch: ...
     def discard(self) -> None: ...
     def prepared_begin(self) -> int:

@@ -101,7 +101,7 @@ class Tokenizer(EncoderBase):
         utf8 = (text if isinstance(text, str) else text_of(text)).encode("utf-8", "surrogatepass")
         if len(utf8) < LOOKUP_FROM or self._serving.changes_length:
             return self._encode_here(text, add_special_tokens)
-        return prefixes.encode(text, utf8, add_special_tokens, self._new_live, self._session_fingerprint, store)
+        return prefixes.encode(text, utf8, add_special_tokens, self, self._new_live, self._session_fingerprint, store)
 
     def _encode_by_reference(self, text: Text, add_special_tokens: bool, plain: bool) -> Encoding:
         encoding = self._reference.encode(text, add_special_tokens, plain)

@@ -1,6 +1,7 @@
 // `_native.EncoderBase`: encode, encode_batch, count, count_batch without a Python frame. What needs a decision (no program, a
 // session, a look-up) goes to the `_routed` methods of the subclass.
 #include <algorithm>
+#include <cstring>
 #include <vector>
 
 #include "bind/batch_call.h"
@@ -11,6 +12,7 @@
 #include "bind/engine_call.h"
 #include "bind/errors.h"
 #include "bind/signature.h"
+#include "engine/cuts.h"
 
 namespace toktier::bind {
 
@@ -268,6 +270,47 @@ PyObject* count_batch(PyObject* self, PyObject* const* args, Py_ssize_t n, PyObj
   }
 }
 
+// The Encoding of a text whose first `end` bytes have known ids; None where it may not be cut there, or is malformed behind.
+PyObject* encode_behind(PyObject* self, PyObject* args) {
+  EncoderObject* e = as_encoder(self);
+  PyObject *given, *utf8, *known;
+  Py_ssize_t end;
+  int add_special_tokens;
+  if (!ready(e)) return nullptr;
+  if (!PyArg_ParseTuple(args, "OSSnp:_encode_behind", &given, &utf8, &known, &end, &add_special_tokens)) return nullptr;
+  if (e->owner == nullptr) return PyErr_SetString(PyExc_TypeError, "there is no program"), nullptr;
+  const Ref text = take_text(given);
+  if (!text) return nullptr;
+  const std::string_view whole(PyBytes_AS_STRING(utf8), std::size_t(PyBytes_GET_SIZE(utf8)));
+  const std::size_t n_known = std::size_t(PyBytes_GET_SIZE(known)) / sizeof(std::uint32_t);
+  if (end < 0 || std::size_t(end) > whole.size()) return PyErr_SetString(PyExc_ValueError, "the end is not in the text"), nullptr;
+  try {
+    const Program& program = e->owner->program();
+    const std::string_view rest = whole.substr(std::size_t(end));
+    if (validate_utf8(rest) != std::string_view::npos) Py_RETURN_NONE;
+    if (!rest.empty() && end > 0 && cut_kind(program, whole, std::size_t(end), true) == 0) Py_RETURN_NONE;
+    CallerLease caller(*e->owner);
+    EncodeOptions options;
+    options.post_process = false;
+    options.continued = end > 0;
+    const std::size_t count = caller->context->prepare(rest, options);
+    ++e->calls;
+    e->bytes += rest.size();
+    const IdsAround around = add_special_tokens != 0 ? ids_around(program) : IdsAround{};
+    std::uint32_t* ids;
+    Ref made(new_encoding(around.n_before + n_known + count + around.n_after, e->program, text.get(),
+                          {add_special_tokens != 0, false}, ids));
+    if (!made) return nullptr;
+    ids = std::copy_n(around.before, around.n_before, ids);
+    if (n_known != 0) std::memcpy(ids, PyBytes_AS_STRING(known), n_known * sizeof *ids);
+    caller->context->write(ids + n_known);
+    std::copy_n(around.after, around.n_after, ids + n_known + count);
+    return made.release();
+  } catch (...) {
+    return set_from_current_exception(), nullptr;
+  }
+}
+
 PyObject* no_route(PyObject* self, PyObject*) {
   return PyErr_Format(PyExc_NotImplementedError, "%.100s has no engine for this call", Py_TYPE(self)->tp_name), nullptr;
 }
@@ -318,6 +361,7 @@ void dealloc(PyObject* self) {
 PyMethodDef methods[] = {
     {"encode", erased(encode), METH_FASTCALL | METH_KEYWORDS, encode_doc},
     {"_encode_here", erased(encode_here), METH_FASTCALL | METH_KEYWORDS, "encode() by the engine, whatever the subclass would."},
+    {"_encode_behind", encode_behind, METH_VARARGS, "(text, utf8, ids, end, add_special_tokens): those before `end` are known."},
     {"encode_batch", erased(encode_batch), METH_FASTCALL | METH_KEYWORDS, encode_batch_doc},
     {"count", erased(count), METH_FASTCALL | METH_KEYWORDS, count_doc},
     {"count_batch", erased(count_batch), METH_FASTCALL | METH_KEYWORDS, count_batch_doc},

@@ -311,6 +311,23 @@ PyObject* present(PyObject* self, PyObject* const* args, Py_ssize_t n, PyObject*
   return encoding_of(s, text.get(), a[1] == Py_True);
 }
 
+// present() of a text that the session is known to hold: without another look at it but for its length.
+PyObject* presented(PyObject* self, PyObject* args) {
+  SessionObject* s = as_session(self);
+  PyObject* given;
+  int add_special_tokens;
+  if (!ready(s) || !PyArg_ParseTuple(args, "Op:presented", &given, &add_special_tokens)) return nullptr;
+  const Ref text = take_text(given);
+  if (!text) return nullptr;
+  const Turn turn(s);
+  if (!turn) return nullptr;
+  const std::size_t length = PyUnicode_Check(text.get()) ? std::size_t(PyUnicode_GET_LENGTH(text.get()))
+                                                         : std::size_t(PyBytes_GET_SIZE(text.get()));
+  if (length != (PyUnicode_Check(text.get()) ? s->session->code_points() : s->session->bytes()))
+    return PyErr_SetString(PyExc_ValueError, "that is not the text of the session"), nullptr;
+  return encoding_of(s, text.get(), add_special_tokens != 0);
+}
+
 PyObject* snapshot(PyObject* self, PyObject*) {
   SessionObject* s = as_session(self);
   if (!ready(s)) return nullptr;
@@ -605,6 +622,7 @@ PyMethodDef methods[] = {
     {"prepare_append", prepare_append, METH_O, "(text): whether it changes anything."},
     {"prepare_replace", prepare_replace, METH_VARARGS, "(start, text): whether it changes anything."},
     {"prepare_present", prepare_present, METH_O, "(text): whether it changes anything."},
+    {"presented", presented, METH_VARARGS, "(text, add_special_tokens): the Encoding of the text that it holds."},
     {"commit", commit, METH_O, "(revision): the TokenPatch of what was prepared."},
     {"discard", discard, METH_NOARGS, "Forgets what was prepared."},
     {"prepared_begin", prepared_begin, METH_NOARGS, "Byte at which the prepared change begins to encode."},

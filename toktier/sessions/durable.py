@@ -77,7 +77,7 @@ class DurableSession(Session):
                 self._recall(text_of(text).encode())
             if self._live.prepare_present(text):
                 self._write(True)
-            return self._live.present(text, add_special_tokens)
+            return self._live.presented(text, add_special_tokens)
 
     def snapshot(self) -> Encoding:
         """As `Session.snapshot`. An Encoding without offsets where the text before what is held is not known."""

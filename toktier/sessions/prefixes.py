@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable
 
-from toktier._native import Encoding
+from toktier._native import EncoderBase, Encoding
 from toktier.errors import ToktierError
 from toktier.sessions import chains
 from toktier.sessions.live import Live, Text
@@ -20,10 +20,20 @@ from toktier.sessions.records import Append, Prefix
 
 
 def encode(
-    text: Text, utf8: bytes, add_special_tokens: bool, new_live: Callable[[], Live], fingerprint: str, store: Store
+    text: Text,
+    utf8: bytes,
+    add_special_tokens: bool,
+    encoder: EncoderBase,
+    new_live: Callable[[], Live],
+    fingerprint: str,
+    store: Store,
 ) -> Encoding:
     """The Encoding of `text`, whose UTF-8 is `utf8`."""
     prefix = store.longest_prefix(utf8, fingerprint)
+    if prefix is not None and len(utf8) - prefix.text_bytes < chains.MARK:
+        found = encoder._encode_behind(text, utf8, prefix.ids, prefix.text_bytes, add_special_tokens)
+        if found is not None:
+            return found
     live = new_live()
     if prefix is not None:
         live.restore(0, (prefix.text_bytes, prefix.code_points, prefix.tokens), b"", b"")
@@ -31,7 +41,7 @@ def encode(
     if live.prepare_present(text):
         _remember(live, utf8, prefix, fingerprint, store)
         live.commit(1)
-    return live.present(text, add_special_tokens)
+    return live.presented(text, add_special_tokens)
 
 
 def _remember(live: Live, utf8: bytes, prefix: Prefix | None, fingerprint: str, store: Store) -> None:
