@@ -18,8 +18,8 @@ NAME = "cl100k_like"
 WRITER = """
 import sys
 from tests.sessions.whole_sessions import opened
-session = opened("cl100k_like", store=sys.argv[1]).session("chat", keep_text=True)
-for k in range(int(sys.argv[2]), 10**9):
+session = opened("cl100k_like", store=sys.argv[1]).session(sys.argv[2], keep_text=True)
+for k in range(session.revision, 10**9):
     session.append(f"line {k} of the 'tale', " + "word " * (k * 7 % 40) + ("\\n" if k % 3 else " "))
     sys.stdout.write(f"{session.revision} {session.text_length}\\n")
     sys.stdout.flush()
@@ -28,9 +28,11 @@ for k in range(int(sys.argv[2]), 10**9):
 
 def killed_rounds(place: Path, rounds: int, seed: int) -> int:
     """Appends that were acknowledged in all rounds."""
-    draw, acknowledged = random.Random(seed), (0, 0)
-    for _ in range(rounds):
-        command = [sys.executable, "-c", WRITER, str(place), str(acknowledged[0])]
+    draw, acknowledged, total = random.Random(seed), (0, 0), 0
+    for number in range(rounds):
+        if number % 20 == 0:  # a longer text takes the reference longer in each round
+            name, acknowledged = f"chat {number}", (0, 0)
+        command = [sys.executable, "-c", WRITER, str(place), name]
         with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as writer:
             assert writer.stdout is not None
             writer.stdout.readline()  # it is at it
@@ -41,15 +43,16 @@ def killed_rounds(place: Path, rounds: int, seed: int) -> int:
             revision, length = told[-1].split()
             acknowledged = (int(revision), int(length))
         tok = opened(NAME, store=place)
-        session = tok.session("chat")
+        session = tok.session(name)
         assert session.revision >= acknowledged[0]
         assert session.text_length >= acknowledged[1]
+        total += acknowledged[0]
         assert session.ids == fresh(NAME, session.text)
         acknowledged = (session.revision, session.text_length)
         assert tok._store is not None
-        assert tok._store.verify() == []
+        assert tok._store.verify(name) == []
         tok._store.close()
-    return acknowledged[0]
+    return total
 
 
 def test_killed_while_appending(tmp_path: Path) -> None:
