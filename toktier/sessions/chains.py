@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass
 from hashlib import sha256
+from typing import NamedTuple
 
 from toktier import canonical
 from toktier.sessions.records import CommitPoint, SessionState
@@ -28,8 +28,7 @@ class Damage(Exception):
     an error or a miss."""
 
 
-@dataclass(frozen=True, slots=True)
-class TextEnd:
+class TextEnd(NamedTuple):
     """The chain over the whole blocks of a text, and what comes after them."""
 
     chain: bytes

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from toktier.errors import (
     InvalidText,
@@ -21,16 +21,14 @@ from toktier.sessions import chains
 from toktier.sessions.records import Append, CommitPoint, SessionState
 
 
-@dataclass(frozen=True, slots=True)
-class Costs:
+class Costs(NamedTuple):
     """Bytes that a store takes for a step beside its ids and text, and for a mark: what eviction reckons with."""
 
     step: int
     mark: int
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
+class Step(NamedTuple):
     """What one change adds: a commit point, its ids, its text as it is stored, and the marks passed."""
 
     point: CommitPoint
@@ -54,7 +52,7 @@ def applied(state: SessionState, changes: Sequence[Append], costs: Costs) -> tup
         new, step = _appended(new, change, costs)
         if step is not None:
             steps.append(step)
-    return replace(new, revision=state.revision + 1), steps
+    return new._replace(revision=state.revision + 1), steps
 
 
 def _appended(state: SessionState, change: Append, costs: Costs) -> tuple[SessionState, Step | None]:
@@ -63,7 +61,7 @@ def _appended(state: SessionState, change: Append, costs: Costs) -> tuple[Sessio
     _code_points(change.tail_text)
     if len(change.ids) % 4 or len(change.tail_ids) % 4:
         raise InvalidToken("ids of an append are not whole: expected 4 bytes each")
-    new = replace(state, tail_text=change.tail_text, tail_ids=change.tail_ids)
+    new = state._replace(tail_text=change.tail_text, tail_ids=change.tail_ids)
     if not change.ids and not change.text:
         return new, None
     stored = deflated(change.text) if state.keep_text else b""
@@ -74,8 +72,7 @@ def _appended(state: SessionState, change: Append, costs: Costs) -> tuple[Sessio
     text = chains.text_digest(end, tokens, size, code_points)
     ids = chains.ids_digest(state.ids_digest, text, change.ids)
     point = CommitPoint(state.sequence + 1, tokens, size, code_points, ids, end.chain, text)
-    new = replace(
-        new,
+    new = new._replace(
         sequence=point.sequence,
         tokens=tokens,
         text_bytes=size,
@@ -118,8 +115,7 @@ def open_text_at(state: SessionState, point: CommitPoint, before: bytes | None, 
 
 def cut(state: SessionState, point: CommitPoint, open_text: bytes, held: int) -> SessionState:
     """The state with all after `point` dropped."""
-    return replace(
-        state,
+    return state._replace(
         sequence=point.sequence,
         tokens=point.tokens,
         text_bytes=point.text_bytes,

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import sqlite3
 import time
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from toktier.errors import ToktierError
 from toktier.sessions import chains, rows
@@ -21,8 +21,7 @@ from toktier.sessions.records import CommitPoint, Prefix, SessionState
 TOUCH_NANOSECONDS = 1_000_000_000  # a hit is a write only where the last use lies further back
 
 
-@dataclass(frozen=True, slots=True)
-class _Found:
+class _Found(NamedTuple):
     state: SessionState
     point: CommitPoint
 

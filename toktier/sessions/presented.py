@@ -5,7 +5,6 @@ Not here: where stored prefixes are found; each store does that its own way and 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from hashlib import sha256
 
 from toktier.sessions import chains
@@ -14,15 +13,13 @@ from toktier.sessions.records import CommitPoint
 CANDIDATES = 32  # sessions that share most of a text: of more, the newest are looked at
 
 
-@dataclass(slots=True)
 class Counters:
     """Of this process since the store was opened. `unavailable`: misses because the store could not be asked."""
 
-    lookups: int = 0
-    hits: int = 0
-    misses: int = 0
-    failed_checks: int = 0
-    unavailable: int = 0
+    __slots__ = ("failed_checks", "hits", "lookups", "misses", "unavailable")
+
+    def __init__(self) -> None:
+        self.lookups = self.hits = self.misses = self.failed_checks = self.unavailable = 0
 
 
 class Presented:

@@ -1,12 +1,12 @@
-"""What goes into a store and comes out of it, as small frozen records."""
+"""What goes into a store and comes out of it, as small frozen records: named tuples, which take a tenth of the time of
+dataclasses to define, and that is time of the first append in a process."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 
-@dataclass(frozen=True, slots=True)
-class Append:
+class Append(NamedTuple):
     """One change of a session. IDs are little-endian uint32, texts UTF-8 and whole code points.
 
     What is committed ends at a position where the text may be cut; the tail is what comes after it, as it stands now.
@@ -19,8 +19,7 @@ class Append:
     tail_ids: bytes = b""
 
 
-@dataclass(frozen=True, slots=True)
-class CommitPoint:
+class CommitPoint(NamedTuple):
     """The end of one append: how much of the session is committed there, and the digests of it.
 
     `sequence` counts the appends that committed something; 0 is the beginning.
@@ -35,8 +34,7 @@ class CommitPoint:
     text_digest: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class SessionState:
+class SessionState(NamedTuple):
     """All that is needed to go on: the row that opening a session reads."""
 
     number: int
@@ -56,8 +54,7 @@ class SessionState:
     held: int
 
 
-@dataclass(frozen=True, slots=True)
-class SessionInfo:
+class SessionInfo(NamedTuple):
     """What `list` and `show` say of a session. Counts are of what is committed; `name` is None for anonymous ones."""
 
     number: int
@@ -75,16 +72,14 @@ class SessionInfo:
     last_use: float
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(NamedTuple):
     """One thing that `verify` found wrong; `session` is its number, None for the database as a whole."""
 
     session: int | None
     sentence: str
 
 
-@dataclass(frozen=True, slots=True)
-class Prefix:
+class Prefix(NamedTuple):
     """A stored prefix of a presented text, verified over it: `ids` encode exactly its first `text_bytes` bytes.
 
     `ids_digest`: of the point at which it ends.
