@@ -213,7 +213,7 @@ class Tokenizer(EncoderBase):
                     details={"artifact_sha256": self.artifact_sha256},
                     remedy="encode whole texts, or remove truncation and padding from the file",
                 )
-            with self._guard:
+            with self._guard.lock:
                 if self._open_sessions is None:
                     self._open_sessions = OpenSessions(self._new_live, self._session_fingerprint, self._store)
         return self._open_sessions

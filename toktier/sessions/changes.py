@@ -147,8 +147,16 @@ def expect_fingerprint(state: SessionState, name: str, fingerprint: str) -> None
         )
 
 
+def is_same_session(one: SessionState, other: SessionState) -> bool:
+    """Whether both are states of one session, at whatever revisions."""
+    written_once = ("number", "name", "fingerprint", "keep_text")
+    return all(getattr(one, name) == getattr(other, name) for name in written_once)
+
+
 def conflict(expected: int, found: int | None) -> SessionRevisionConflict:
     what = "is gone" if found is None else f"is at revision {found}"
+    if found == expected:
+        what = "has another history (the store was restored, or lost its end)"
     return SessionRevisionConflict(
         f"the session {what}: expected revision {expected}",
         details={"expected": expected, "found": found},

@@ -12,9 +12,9 @@ import os
 import sqlite3
 import threading
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from toktier.errors import (
     EnvironmentFault,
@@ -28,6 +28,7 @@ from toktier.labels import shown_path
 from toktier.sessions.file_systems import refuse_network
 from toktier.storage import PRIVATE, FileLock, environment_fault, make_directory, sync_directory
 
+_T = TypeVar("_T")
 FILE = "sessions.db"
 FORMAT = 1
 APPLICATION_ID = 0x746B7365
@@ -109,6 +110,7 @@ class Database:
         self._synchronous = SYNCHRONOUS[durability]
         self.lock = threading.RLock()
         self._connection: sqlite3.Connection | None = None
+        self._file: tuple[int, int] | None = None  # device and number of the file that is open
         self._closed = False
         _forks.watch(self)
         make_directory(self.directory, PRIVATE.directory, named_by=NAMED_BY)
@@ -128,51 +130,58 @@ class Database:
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
-        """The connection, where each statement sees the latest commit; several as one belong in `snapshot`."""
+        """The connection, where each statement sees the latest commit; several as one belong in `read`."""
         with self.lock:
             try:
                 yield self._open()
             except sqlite3.Error as error:
                 raise translated(error, self.path, "use the store", self.timeout) from None
 
-    @contextlib.contextmanager
-    def snapshot(self) -> Iterator[sqlite3.Connection]:
-        """As `reading`, all statements seeing one state of the store."""
+    def read(self, look: Callable[[sqlite3.Connection], _T]) -> _T:
+        """`look`, all of whose statements see one state of the store.
+
+        A function, as `write`: a signal that comes into the `__enter__` of a context manager would leave it open.
+        """
         with self.lock:
             if self._connection is not None and self._connection.in_transaction:
-                yield self._connection
-                return
-            with self.reading() as connection:
-                connection.execute("BEGIN")
+                return look(self._connection)
+            try:
+                connection = self._open()
                 try:
-                    yield connection
+                    connection.execute("BEGIN")
+                    return look(connection)
                 finally:
-                    if connection.in_transaction:
-                        connection.execute("ROLLBACK")
+                    connection.rollback()  # first of all: no signal can come before it
+            except sqlite3.Error as error:
+                raise translated(error, self.path, "use the store", self.timeout) from None
 
-    @contextlib.contextmanager
-    def writing(self) -> Iterator[sqlite3.Connection]:
-        """One transaction, which no other writer comes between; undone when the block raises."""
+    def write(self, change: Callable[[sqlite3.Connection], _T]) -> _T:
+        """`change` as one transaction, which no other writer comes between; undone when it raises."""
         with self.lock:
             try:
                 connection = self._open()
-                connection.execute("BEGIN IMMEDIATE")
+                if connection.in_transaction:  # a finalizer or a signal handler, in the middle of another one
+                    raise RuntimeError("this thread is using the store already")
                 try:
-                    yield connection
+                    connection.execute("BEGIN IMMEDIATE")
+                    result = change(connection)
                     connection.execute("COMMIT")
-                except BaseException:
-                    if connection.in_transaction:
-                        with contextlib.suppress(sqlite3.Error):
-                            connection.execute("ROLLBACK")
-                    raise
+                    return result
+                finally:
+                    connection.rollback()  # of nothing, after COMMIT; first of all, as above
             except sqlite3.Error as error:
                 raise translated(error, self.path, "write the store", self.timeout) from None
 
     def _open(self) -> sqlite3.Connection:
         if self._connection is not None:
-            return self._connection
+            if self._connection.in_transaction or _identity(self.path) == self._file:
+                return self._connection
+            # Removed, or another one put in its place: what is written to the old file nobody would ever read.
+            connection, self._connection = self._connection, None
+            connection.close()
         if self._closed:
             raise EnvironmentFault(f"the store {shown_path(self.path)} is closed", remedy="open it again")
+        file = _identity(self.path)
         connection = _connect(self.path, self.timeout)
         try:
             self._check(connection)
@@ -183,7 +192,7 @@ class Database:
         except BaseException:
             connection.close()
             raise
-        self._connection = connection
+        self._connection, self._file = connection, file
         return connection
 
     def suspend(self) -> None:
@@ -292,6 +301,14 @@ def _connect(path: Path, timeout: float) -> sqlite3.Connection:
     return sqlite3.connect(
         name, uri=True, timeout=timeout, isolation_level=None, check_same_thread=False, cached_statements=64
     )
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def _pragma(connection: sqlite3.Connection, name: str) -> Any:

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 from toktier._native import Encoding, SessionBase, TokenPatch, text_of
 from toktier.errors import SessionNeedsText, SessionRevisionConflict
+from toktier.sessions.turns import Turns
 
 Text = Any  # str, or bytes-like UTF-8
 Changes = tuple[list[tuple[bytes, bytes]], bytes, bytes]
@@ -62,16 +63,20 @@ class ReferenceLive:
         self._text, self._ids, self.revision = "", array("I"), 0
         self._base = (0, 0, 0)  # bytes, code points and tokens before what is held
         self._prepared: tuple[str, array[int]] | None = None
+        self._turn = Turns()
 
     def append(self, text: Text, *, expected_revision: int | None = None) -> TokenPatch:
-        return self._change(expected_revision, self.prepare_append(text))
+        with self._turn.lock:
+            return self._change(expected_revision, self.prepare_append(text))
 
     def replace(self, start: int, text: Text, *, expected_revision: int | None = None) -> TokenPatch:
-        return self._change(expected_revision, self.prepare_replace(start, text))
+        with self._turn.lock:
+            return self._change(expected_revision, self.prepare_replace(start, text))
 
     def present(self, text: Text, add_special_tokens: bool = False) -> Encoding:
-        self._change(None, self.prepare_present(text))
-        return self.presented(text, add_special_tokens)
+        with self._turn.lock:
+            self._change(None, self.prepare_present(text))
+            return self.presented(text, add_special_tokens)
 
     def presented(self, text: Text, add_special_tokens: bool) -> Encoding:
         return self._encode(self._text, add_special_tokens)
@@ -150,9 +155,7 @@ class ReferenceLive:
         self._text, self._ids, self.revision = open_text.decode(), array("I", open_ids), revision
 
     def adopt(self, text: bytes, ids: bytes, points: bytes) -> None:
-        self._text = text.decode() + self._text
-        self._ids = array("I", ids) + self._ids
-        self._base = (0, 0, 0)
+        self._text, self._ids, self._base = text.decode() + self._text, array("I", ids) + self._ids, (0, 0, 0)
 
     def __len__(self) -> int:
         return self._base[2] + len(self._ids)

@@ -37,9 +37,9 @@ class Lookup:
         damaged: set[int] = set()
         found: Prefix | None = None
         try:
-            with self._database.snapshot() as connection:
-                found = self._find(connection, Presented(text, fingerprint), fingerprint, damaged)
-        except ToktierError:
+            presented = Presented(text, fingerprint)
+            found = self._database.read(lambda connection: self._find(connection, presented, fingerprint, damaged))
+        except (ToktierError, chains.Damage):
             self.counters.failed_checks += 1
         self.counters.failed_checks += len(damaged)
         for session in damaged:
@@ -81,19 +81,22 @@ class Lookup:
 
     def _drop(self, session: int) -> None:
         """A damaged anonymous entry is of no use to anybody; named ones are left for their owner to see."""
-        with contextlib.suppress(ToktierError), self._database.writing() as connection:
+
+        def drop(connection: sqlite3.Connection) -> None:
             named = connection.execute("SELECT name IS NOT NULL FROM session WHERE number = ?", (session,)).fetchone()
             if named is None or not named[0]:
                 rows.remove(connection, session)
 
+        with contextlib.suppress(ToktierError, chains.Damage):
+            self._database.write(drop)
+
     def _touch(self, session: int) -> None:
         """Best effort: an entry used a moment ago is not older for it."""
-        with contextlib.suppress(ToktierError):
+        with contextlib.suppress(ToktierError, chains.Damage):
             with self._database.reading() as connection:
                 if time.time_ns() - rows.last_use(connection, session) < TOUCH_NANOSECONDS:
                     return
-            with self._database.writing() as connection:
-                rows.touch(connection, session)
+            self._database.write(lambda connection: rows.touch(connection, session))
 
 
 def _longest_mark(connection: sqlite3.Connection, text: Presented) -> int:

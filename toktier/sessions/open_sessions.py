@@ -37,6 +37,8 @@ class OpenSessions:
         """The session of a name, made where there is none; None: one that nobody else can ask for."""
         if name is not None and not isinstance(name, str):
             raise TypeError(f"the name of a session is a str, not {type(name).__name__}")
+        if name is not None:
+            name = str.__str__(name)  # of a subclass, whose methods may say anything
         if keep_text and (name is None or self.store is None):
             raise ConfigInvalid(
                 "keep_text=True is about sessions in a store, and this one is in memory",
@@ -45,7 +47,7 @@ class OpenSessions:
             )
         if name is None:
             return Session(self._new_live(), None, self._fingerprint)
-        with self._guard:
+        with self._guard.lock:
             session = self._kept.get(name)
             if session is None:
                 session = self._kept[name] = self._open(name, keep_text)
@@ -61,7 +63,7 @@ class OpenSessions:
             try:
                 return session.present(text, add_special_tokens)
             except SessionRevisionConflict:
-                with self._guard:
+                with self._guard.lock:
                     self._kept.pop(name, None)
         return self.get(name, False).present(text, add_special_tokens)
 

@@ -185,6 +185,13 @@ class Server:
                 lost = type(error) is exceptions.ConnectionError
                 if repeated or not lost or self._closed:
                     raise self._translated(error) from None
+            except Exception:
+                raise
+            except (
+                BaseException
+            ):  # a signal: an answer may be on its way, which the next command would take for its own
+                self._client = None
+                raise
         raise AssertionError("unreachable")
 
     def _translated(self, error: Exception) -> Exception:

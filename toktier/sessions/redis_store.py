@@ -209,7 +209,7 @@ class RedisSession:
         """The state as it is in the store now. Raises SESSION_REVISION_CONFLICT when the session is gone."""
         with self._guarded():
             found = self._sessions.read(session_of(self.state))
-        if found is None or found.state.number != self.state.number:
+        if found is None or not changes.is_same_session(found.state, self.state):
             raise changes.conflict(self.state.revision, None)
         self._held = found
         return found.state

@@ -25,6 +25,8 @@ _POINT = "number & 4294967295, tokens, text_bytes, code_points, ids_digest, text
 
 
 def base(session: int) -> int:
+    if not 0 <= session < 2**31:
+        raise chains.Damage("a session has a number that none has")
     return session << 32
 
 
@@ -65,6 +67,7 @@ def _checked(row: tuple[Any, ...]) -> SessionState:
         name = fields[1]
         fields[1] = None if name is None else bytes(name).decode("utf-8", "surrogatepass")
         fields[3] = (False, True)[fields[3]]
+        fields[-1] = _number(fields[-1])
         state = SessionState(*fields)
         if chains.seal(state) != seal:
             raise chains.Damage("the seal of a state row does not hold")
@@ -93,16 +96,17 @@ def add_session(connection: sqlite3.Connection, name: str | None, fingerprint: s
     return state
 
 
-def write_state(connection: sqlite3.Connection, state: SessionState, expected_revision: int) -> bool:
-    """False, and nothing written, where the row is not at `expected_revision`."""
+def write_state(connection: sqlite3.Connection, state: SessionState, before: SessionState) -> bool:
+    """False, and nothing written, where the row is not `before`: by its seal, for a store that was restored can come to
+    the same revision by another history."""
     cursor = connection.execute(
         "UPDATE state SET revision = ?, sequence = ?, tokens = ?, text_bytes = ?, code_points = ?, ids_digest = ?,"
         " text_chain = ?, open_text = ?, tail_text = ?, tail_ids = ?, seal = ?, held = ?, last_use = ?"
-        " WHERE number = ? AND revision = ?",
+        " WHERE number = ? AND revision = ? AND seal = ?",
         (
             *(state.revision, state.sequence, state.tokens, state.text_bytes, state.code_points, state.ids_digest),
             *(state.text_chain, state.open_text, state.tail_text, state.tail_ids, chains.seal(state), state.held),
-            *(time.time_ns(), state.number, expected_revision),
+            *(time.time_ns(), state.number, before.revision, chains.seal(before)),
         ),
     )
     return cursor.rowcount == 1
@@ -110,7 +114,14 @@ def write_state(connection: sqlite3.Connection, state: SessionState, expected_re
 
 def found_revision(connection: sqlite3.Connection, session: int) -> int | None:
     row = connection.execute("SELECT revision FROM state WHERE number = ?", (session,)).fetchone()
-    return None if row is None else int(row[0])
+    return None if row is None else _number(row[0])
+
+
+def expect(connection: sqlite3.Connection, state: SessionState) -> None:
+    """Raises SESSION_REVISION_CONFLICT unless the session is as it was read."""
+    row = connection.execute("SELECT revision, seal FROM state WHERE number = ?", (state.number,)).fetchone()
+    if row != (state.revision, chains.seal(state)):
+        raise changes.conflict(state.revision, None if row is None else _number(row[0]))
 
 
 def touch(connection: sqlite3.Connection, session: int) -> None:
@@ -119,7 +130,12 @@ def touch(connection: sqlite3.Connection, session: int) -> None:
 
 def last_use(connection: sqlite3.Connection, session: int) -> int:
     row = connection.execute("SELECT last_use FROM state WHERE number = ?", (session,)).fetchone()
-    return 0 if row is None else int(row[0])
+    return 0 if row is None else _number(row[0])
+
+
+def _number(value: Any) -> int:
+    """Of a column that no seal is over: a row may hold anything. 0 for what is no number."""
+    return value if isinstance(value, int) else 0
 
 
 def add_step(connection: sqlite3.Connection, session: int, point: CommitPoint, ids: bytes, text: bytes) -> None:
@@ -155,7 +171,7 @@ def point_at(connection: sqlite3.Connection, state: SessionState, sequence: int)
 
 
 def _point(row: tuple[Any, ...]) -> CommitPoint:
-    if [type(v) for v in row] != [int, int, int, int, bytes, bytes, bytes]:
+    if [type(v) for v in row] != [int, int, int, int, bytes, bytes, bytes] or min(row[:4]) < 0:
         raise chains.Damage("a step holds what no step is")
     return CommitPoint(*row)
 
@@ -315,5 +331,5 @@ def _info(row: tuple[Any, ...]) -> SessionInfo:
             shown = name.decode("utf-8", "surrogatepass")
         except (UnicodeError, AttributeError):
             shown = str(name)
-    last_use = used / 1e9 if isinstance(used, (int, float)) else 0.0  # a row may hold anything
-    return SessionInfo(*(number, shown, fingerprint, bool(keep_text), *counts, last_use))
+    counts = [_number(count) for count in counts]
+    return SessionInfo(*(number, shown, str(fingerprint), bool(keep_text), *counts, _number(used) / 1e9))

@@ -8,9 +8,9 @@ from __future__ import annotations
 import contextlib
 import os
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, TypeVar
 
 from toktier.errors import StoreCorrupt
 from toktier.sessions import chains, changes, rows, upkeep
@@ -20,6 +20,7 @@ from toktier.sessions.presented import Counters
 from toktier.sessions.protocol import Column, Session, Store
 from toktier.sessions.records import Append, CommitPoint, Finding, Prefix, SessionInfo, SessionState
 
+_T = TypeVar("_T")
 BUDGET_BYTES = 256 << 20
 TIMEOUT_SECONDS = 10.0
 
@@ -46,11 +47,14 @@ class SessionStore:
 
     def open(self, name: str, fingerprint: str, *, keep_text: bool = False) -> StoredSession:
         """The named session, made where there is none (`keep_text` is of that moment). Reads no history."""
-        with _guarded(self._database), self._database.snapshot() as connection:
-            state = rows.find_named(connection, name)
-        if state is None:
-            with _guarded(self._database), self._database.writing() as connection:
-                state = rows.find_named(connection, name) or rows.add_session(connection, name, fingerprint, keep_text)
+
+        def made(connection: sqlite3.Connection) -> SessionState:
+            return rows.find_named(connection, name) or rows.add_session(connection, name, fingerprint, keep_text)
+
+        with _guarded(self._database):
+            state = self._database.read(lambda connection: rows.find_named(connection, name))
+            if state is None:
+                state = self._database.write(made)
         changes.expect_fingerprint(state, name, fingerprint)
         return StoredSession(self._database, state)
 
@@ -59,27 +63,35 @@ class SessionStore:
 
         Each append is a point at which a look-up can end. Expected revisions are 0, 1, 2 …
         """
-        with _guarded(self._database), self._database.writing() as connection:
+
+        def remember(connection: sqlite3.Connection) -> int | None:
             state = rows.add_session(connection, None, fingerprint, False)
             for append in appends:
                 changes.expect(append, state.revision)
-                state = _append(connection, state, (append,))
+                state = _append(connection, state, state, (append,))
             if state.held > self.budget_bytes:
                 rows.remove(connection, state.number)
                 return None
             upkeep.evict(connection, self.budget_bytes, state.number)
-        return state.number
+            return state.number
+
+        with _guarded(self._database):
+            return self._database.write(remember)
 
     def extend(self, prefix: Prefix, appends: Sequence[Append]) -> bool:
         """Adds to the anonymous session that ends where `prefix` does; False, and nothing is written, where the session
         is a named one, has grown or is gone. Expected revisions do not count."""
-        with _guarded(self._database), self._database.writing() as connection:
+
+        def extend(connection: sqlite3.Connection) -> bool:
             state = rows.find_number(connection, prefix.session)
             if state is None or state.name is not None or state.ids_digest != prefix.ids_digest:
                 return False
-            state = _append(connection, state, appends)
+            state = _append(connection, state, state, appends)
             upkeep.evict(connection, self.budget_bytes, state.number)
-        return True
+            return True
+
+        with _guarded(self._database):
+            return self._database.write(extend)
 
     def longest_prefix(self, text: str | bytes, fingerprint: str) -> Prefix | None:
         """The longest stored prefix that ends at a commit point, verified over `text`; None: nothing, or a miss."""
@@ -87,29 +99,37 @@ class SessionStore:
 
     def evict(self, budget_bytes: int | None = None) -> list[int]:
         """Numbers of the anonymous sessions that went for the rest to fit."""
-        with self._database.writing() as connection:
-            return upkeep.evict(connection, self.budget_bytes if budget_bytes is None else budget_bytes)
+        budget = self.budget_bytes if budget_bytes is None else budget_bytes
+        with _guarded(self._database):
+            return self._database.write(lambda connection: upkeep.evict(connection, budget))
 
     def compact(self) -> int:
         """Merges small rows and gives space back; gives the number of rows merged."""
-        return upkeep.compact(self._database)
+        with _guarded(self._database):
+            return upkeep.compact(self._database)
 
     def sessions(self) -> list[SessionInfo]:
         with self._database.reading() as connection:
             return rows.infos(connection)
 
     def show(self, name: str) -> SessionInfo | None:
-        with self._database.snapshot() as connection:
+        def show(connection: sqlite3.Connection) -> SessionInfo | None:
             number = rows.number_of(connection, name)
             return None if number is None else next(iter(rows.infos(connection, number)), None)
 
+        return self._database.read(show)
+
     def remove(self, name: str) -> bool:
         """Also a damaged session. Whoever still has it open gets SESSION_REVISION_CONFLICT."""
-        with self._database.writing() as connection:
+
+        def remove(connection: sqlite3.Connection) -> bool:
             number = rows.number_of(connection, name)
             if number is not None:
                 rows.remove(connection, number)
-        return number is not None
+            return number is not None
+
+        with _guarded(self._database):
+            return self._database.write(remove)
 
     def verify(self, name: str | None = None) -> list[Finding]:
         """What does not hold: of one session, or of the whole store. Nothing of a name that is not there."""
@@ -149,70 +169,79 @@ class StoredSession:
 
         Raises SESSION_REVISION_CONFLICT where somebody else wrote, and nothing is written.
         """
-        with self._database.lock, self._writing() as connection:
+
+        def append(connection: sqlite3.Connection) -> SessionState:
             changes.expect(appends[0], self.state.revision)
-            state = _append(connection, self.state, appends)
-        self.state = state
-        return state.revision
+            return _append(connection, self.state, self.state, appends)
+
+        return self._write(append)
 
     def replace(self, point: CommitPoint, *appends: Append, before: bytes | None = None) -> int:
         """Drops all after `point` and appends, as one revision. `before`: committed text that ends at the point, at
         least its last 1,023 bytes; needed unless the point is the end, the beginning, or the text is kept."""
-        with self._database.lock, self._writing() as connection:
+
+        def replace(connection: sqlite3.Connection) -> SessionState:
             changes.expect(appends[0], self.state.revision)
             state = self.state
             if point.sequence < state.sequence:
                 state = _cut(connection, state, point, before)
             else:
                 changes.expect_end(state, point)
-            state = _append(connection, state, appends)
-        self.state = state
-        return state.revision
+            return _append(connection, self.state, state, appends)
+
+        return self._write(replace)
 
     def refresh(self) -> SessionState:
         """The state as it is in the store now. Raises SESSION_REVISION_CONFLICT when the session is gone."""
-        with self._database.lock, _guarded(self._database, self.state.number), self._database.snapshot() as connection:
-            found = rows.find_number(connection, self.state.number)
-            if found is None:
+
+        def found(connection: sqlite3.Connection) -> SessionState:
+            state = rows.find_number(connection, self.state.number)
+            # In a store that was restored, the number may be another session's by now.
+            if state is None or not changes.is_same_session(state, self.state):
                 raise changes.conflict(self.state.revision, None)
-            self.state = found
-            return found
+            return state
+
+        with self._database.lock, _guarded(self._database, self.state.number):
+            self.state = self._database.read(found)
+            return self.state
 
     def last_point(self, column: Column, at_most: int) -> CommitPoint:
         """The last commit point with at most so many tokens, bytes or code points; the beginning is one."""
-        with self._reading() as (connection, state):
-            return rows.point_at(connection, state, rows.last_at_most(connection, state, column, at_most))
+        return self._read(lambda c, state: rows.point_at(c, state, rows.last_at_most(c, state, column, at_most)))
 
     def ids(self) -> bytes:
         """All committed ids, little-endian uint32, proven by their chain."""
-        with self._reading() as (connection, state):
-            return rows.verified_ids(connection, state, state.sequence)
+        return self._read(lambda connection, state: rows.verified_ids(connection, state, state.sequence))
 
     def points(self) -> list[CommitPoint]:
         """All commit points but the beginning, proven by their chain."""
-        with self._reading() as (connection, state):
+
+        def points(connection: sqlite3.Connection, state: SessionState) -> list[CommitPoint]:
             rows.verified_ids(connection, state, state.sequence)
             return rows.all_points(connection, state)
+
+        return self._read(points)
 
     def text(self) -> bytes:
         """All committed text. Raises SESSION_NEEDS_TEXT where none is kept."""
         changes.expect_kept_text(self.state)
-        with self._reading() as (connection, state):
-            return rows.verified_text(connection, state)
+        return self._read(rows.verified_text)
 
-    @contextlib.contextmanager
-    def _reading(self) -> Iterator[tuple[sqlite3.Connection, SessionState]]:
-        """A snapshot in which the store is at the revision of this object; if not: a conflict, no mixture."""
-        with self._database.lock, _guarded(self._database, self.state.number), self._database.snapshot() as connection:
-            found = rows.found_revision(connection, self.state.number)
-            if found != self.state.revision:
-                raise changes.conflict(self.state.revision, found)
-            yield connection, self.state
+    def _read(self, look: Callable[[sqlite3.Connection, SessionState], _T]) -> _T:
+        """`look` at one state of the store, in which the session is as this object read it; if not: a conflict, no
+        mixture."""
 
-    @contextlib.contextmanager
-    def _writing(self) -> Iterator[sqlite3.Connection]:
-        with _guarded(self._database, self.state.number), self._database.writing() as connection:
-            yield connection
+        def found(connection: sqlite3.Connection) -> _T:
+            rows.expect(connection, self.state)
+            return look(connection, self.state)
+
+        with self._database.lock, _guarded(self._database, self.state.number):
+            return self._database.read(found)
+
+    def _write(self, change: Callable[[sqlite3.Connection], SessionState]) -> int:
+        with self._database.lock, _guarded(self._database, self.state.number):
+            self.state = self._database.write(change)
+            return self.state.revision
 
 
 @contextlib.contextmanager
@@ -227,10 +256,13 @@ def _guarded(database: Database, session: int | None = None) -> Iterator[None]:
         raise
 
 
-def _append(connection: sqlite3.Connection, state: SessionState, appends: Sequence[Append]) -> SessionState:
-    """Writes `appends` onto `state` as one revision; gives the state after it."""
+def _append(
+    connection: sqlite3.Connection, before: SessionState, state: SessionState, appends: Sequence[Append]
+) -> SessionState:
+    """Writes `appends` onto `state`, which is `before` or what was cut of it, as one revision; gives the state after
+    it."""
     new, steps = changes.applied(state, appends, rows.COSTS)
-    if not rows.write_state(connection, new, state.revision):
+    if not rows.write_state(connection, new, before):
         raise changes.conflict(state.revision, rows.found_revision(connection, state.number))
     for step in steps:
         rows.add_step(connection, state.number, step.point, step.ids, step.text)
@@ -241,9 +273,7 @@ def _append(connection: sqlite3.Connection, state: SessionState, appends: Sequen
 
 def _cut(connection: sqlite3.Connection, state: SessionState, point: CommitPoint, before: bytes | None) -> SessionState:
     """Drops the rows after `point`; gives the state there, which is not written yet."""
-    found = rows.found_revision(connection, state.number)
-    if found != state.revision:
-        raise changes.conflict(state.revision, found)
+    rows.expect(connection, state)
     if rows.point_at(connection, state, point.sequence) != point:
         raise changes.foreign_point(state)
 

@@ -8,26 +8,18 @@ from __future__ import annotations
 import os
 import threading
 import weakref
-from types import TracebackType
 
 
 class Turns:
-    """A context manager; the thread that has it may take it again."""
+    """`with turns.lock`; the thread that has it may take it again. The lock itself, because a signal that comes into
+    an `__enter__` written in Python, when that has the lock, would leave it held for good."""
 
     def __init__(self) -> None:
-        self._lock = threading.RLock()
+        self.lock = threading.RLock()
         _all.add(self)
 
     def renew(self) -> None:
-        self._lock = threading.RLock()
-
-    def __enter__(self) -> None:
-        self._lock.acquire()
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._lock.release()
+        self.lock = threading.RLock()
 
 
 _all: weakref.WeakSet[Turns] = weakref.WeakSet()
