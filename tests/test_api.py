@@ -282,3 +282,11 @@ def test_an_unknown_family_names_near_ones() -> None:
     with pytest.raises(errors.UnknownFamily) as caught:
         toktier.load("qwen3_8")
     assert "qwen3_8b" in caught.value.details["near"]
+
+
+@pytest.mark.parametrize("store", [3, b"sessions", object()], ids=["int", "bytes", "object"])
+def test_a_store_that_is_none_is_refused_when_it_is_given(store: object) -> None:
+    with pytest.raises(
+        errors.ConfigInvalid, match=r"store is of type \w+: expected a directory, a URL or an open store"
+    ):
+        toktier.load("toktier_mini", policy="supported", store=store)  # type: ignore[arg-type]

@@ -63,7 +63,9 @@ def test_a_file_of_the_users_own_has_what_his_umask_leaves(tmp_path: Path) -> No
         assert stat.S_IMODE((tmp_path / "file").stat().st_mode) == 0o666 & ~umask
 
 
-@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EPERM, errno.EROFS])
+@pytest.mark.parametrize(
+    "number", [errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOENT, errno.ENOTDIR]
+)
 def test_the_remedy_names_what_the_user_gave_for_the_place(number: int) -> None:
     cache, out = (
         storage.environment_fault(OSError(number, ""), "write", "x", place).remedy or ""
@@ -102,6 +104,8 @@ def test_who_may_not_read_is_not_told_to_make_something_writable(tmp_path: Path)
     refused = PermissionError(errno.EACCES, "Permission denied")
     assert storage.environment_fault(refused, "read", tmp_path).remedy == "make the file readable for this user"
     assert "writable" in (storage.environment_fault(refused, "write", tmp_path).remedy or "")
+    directory = IsADirectoryError(errno.EISDIR, "Is a directory")
+    assert storage.environment_fault(directory, "read", tmp_path).remedy == "name a file"
 
 
 def test_a_missing_directory_is_an_environment_fault_naming_it(tmp_path: Path) -> None:

@@ -234,6 +234,12 @@ def _keeping(store: str | os.PathLike[str] | Store | None, lookup: str, settings
 
         place = os.fspath(store)
         return _Keeping(place if store_scheme(place) is not None else os.path.abspath(place), lookup)
+    if not hasattr(store, "longest_prefix"):
+        raise ConfigInvalid(
+            f"store is of type {type(store).__name__}: expected a directory, a URL or an open store",
+            details={"argument": "store"},
+            remedy="give a directory as str or Path, or what open_store() gave",
+        )
     return _Keeping(store, lookup)
 
 
@@ -377,7 +383,8 @@ def _warn(decided: Plan, info: ProgramInfo | None, name: str, undeclared: list[s
             text += f"; mended by `{decided.mend}`"
         warnings.warn(text, ToktierWarning, stacklevel=4)
     if info is not None and info.notice is not None:
-        warnings.warn(f"{name}: {info.notice}", ToktierWarning, stacklevel=4)
+        text = f"{name}: {info.notice}; mended by a TOKTIER_HOME that can be written, with space"
+        warnings.warn(text, ToktierWarning, stacklevel=4)
     if undeclared:
         some = ", ".join(quoted(content) for content in undeclared[:3]) + (", ..." if len(undeclared) > 3 else "")
         text = (

@@ -50,16 +50,28 @@ class ToktierError(Exception):
     """Base of all errors. `str(error)` is one sentence: what happened and what was expected.
 
     `message` and `remedy` are printable and bounded, whatever names of others they hold (`toktier.labels`).
+    `usual_remedy` is that of a class, for whoever raises without knowing a better one.
     """
 
     code: ClassVar[str] = "INTERNAL"
     exit_code: ClassVar[ExitCode] = ExitCode.INTERNAL
+    usual_remedy: ClassVar[str | None] = None
 
     def __init__(self, message: str, *, details: dict[str, Any] | None = None, remedy: str | None = None) -> None:
         self.message = message
         super().__init__(self.message)
         self.details: dict[str, Any] = details or {}
-        self.remedy = None if remedy is None else labels.message(remedy)
+        self.remedy = self.usual_remedy if remedy is None else labels.message(remedy)
+
+    @property
+    def remedy(self) -> str | None:
+        return self._remedy
+
+    @remedy.setter
+    def remedy(self, text: str | None) -> None:
+        self._remedy = text
+        # The trace of an uncaught error, which is all that many programs show, ends with it.
+        self.__notes__ = [] if text is None else [f"hint: {text}"]
 
     @property
     def message(self) -> str:
@@ -84,6 +96,7 @@ class InternalError(ToktierError):
 class ArtifactNotFound(ToktierError):
     code = "ARTIFACT_NOT_FOUND"
     exit_code = ExitCode.NOT_FOUND
+    usual_remedy = "check the path"
 
 
 class UnknownFamily(ArtifactNotFound):
@@ -133,6 +146,7 @@ class NotATokenizer(ToktierError):
 
     code = "NOT_A_TOKENIZER"
     exit_code = ExitCode.USAGE
+    usual_remedy = "give the tokenizer.json itself, as Hugging Face tokenizers writes it"
 
 
 class UnsupportedConfig(ToktierError):
@@ -241,6 +255,7 @@ class InvalidText(ToktierError, ValueError):
 
     code = "INVALID_TEXT"
     exit_code = ExitCode.USAGE
+    usual_remedy = "pass UTF-8 without surrogates"
 
 
 class InvalidToken(ToktierError, ValueError):
@@ -248,6 +263,7 @@ class InvalidToken(ToktierError, ValueError):
 
     code = "INVALID_TOKEN"
     exit_code = ExitCode.USAGE
+    usual_remedy = "give IDs as integers from 0 to 4294967295"
 
 
 class EnvironmentFault(ToktierError):

@@ -49,6 +49,7 @@ _FOREIGN_LOCK_SECONDS = 1.0
 _MAX_HOLDER_BYTES = 512
 
 _UNREADABLE = "make the file readable for this user"
+_DIRECTORY = "name a file"
 # What names the place of a file: the remedy for a refusal there says to give another.
 HOME, OUT = "TOKTIER_HOME", "--out"
 _REMEDIES = {
@@ -57,6 +58,8 @@ _REMEDIES = {
     errno.EACCES: "make the directory writable, or point {} at one that is",
     errno.EPERM: "make the directory writable, or point {} at one that is",
     errno.EROFS: "point {} at a writable file system",
+    errno.ENOENT: "point {} at a directory that can be made",
+    errno.ENOTDIR: "point {} elsewhere: a part of this path is a file",
 }
 
 
@@ -66,11 +69,13 @@ def environment_fault(
     """The host's refusal as an error that names what was tried, where, and what mends it. `named_by`: what the user
     gives to have it elsewhere, HOME or OUT."""
     reason = error.strerror or (os.strerror(error.errno) if error.errno else str(error))
-    refused = action.startswith("read") and error.errno in (errno.EACCES, errno.EPERM)
+    remedy = _REMEDIES.get(error.errno or 0, "").format(named_by) or None
+    if action.startswith("read"):  # no other place would hold what is to be read
+        remedy = {errno.EACCES: _UNREADABLE, errno.EPERM: _UNREADABLE, errno.EISDIR: _DIRECTORY}.get(error.errno or 0)
     return EnvironmentFault(
         f"cannot {action} {shown_path(path)}: {reason}",
         details={"path": os.fspath(path), "errno": errno.errorcode.get(error.errno or 0, "")},
-        remedy=_UNREADABLE if refused else _REMEDIES.get(error.errno or 0, "").format(named_by) or None,
+        remedy=remedy,
     )
 
 

@@ -185,7 +185,8 @@ class _Search:
             ways.append(staging_remedy(family, self.settings))
         else:
             ways.append(
-                "run it once with a network, or bring the file by hand and open it with toktier.from_file(PATH)"
+                f"toktier.from_pretrained({self.repo_id!r}) brings it where there is a network, or bring the file by "
+                "hand and open it with toktier.from_file(PATH)"
             )
             if known is not None and known.family is not None:
                 ways.append(f"toktier.load({known.canonical!r}) opens the family that the audit names ({known.basis})")

@@ -30,6 +30,7 @@ from toktier.errors import ConfigInvalid, EvidenceInvalid, ToktierError, UsageEr
 from toktier.labels import escaped, shown_path
 
 BUNDLE_MODE = 0o600  # its reader decides who sees it
+NAMED_BY = "--bundle"
 CERTIFICATIONS = 10
 RUNS = "certify"  # below the state directory
 MAX_INSTALLED = 20_000
@@ -80,11 +81,11 @@ def members(report: Mapping[str, Any], exit_code: int, context: Context, redacti
 def write(out: Path, given: Sequence[Member]) -> str:
     """Writes the tar aside and renames it; its SHA-256. Raises UsageError or EnvironmentFault."""
     check_name(out)
-    storage.require_space(out.parent, archive_size([len(member.data) for member in given]))
+    storage.require_space(out.parent, archive_size([len(member.data) for member in given]), named_by=NAMED_BY)
     parts = [p for m in given for p in (member_header(m.name, len(m.data)), m.data, bytes(padding(len(m.data))))]
     written = sum(map(len, parts))
     data = b"".join([*parts, archive_end(written)])
-    storage.atomic_write(out, data, BUNDLE_MODE)
+    storage.atomic_write(out, data, BUNDLE_MODE, named_by=NAMED_BY)
     return hashlib.sha256(data).hexdigest()
 
 
