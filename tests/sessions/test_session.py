@@ -52,6 +52,13 @@ def test_a_presented_transcript_is_its_fresh_encoding(name: str) -> None:
     assert tok.encode(text, session=tok.session("chat")).ids == fresh(name, text)
 
 
+def test_refresh_in_memory_brings_nothing_and_gives_the_revision() -> None:
+    session = opened("cl100k_like").session()
+    session.append("hello")
+    assert session.refresh() == session.revision == 1
+    assert session.text == "hello"
+
+
 def test_only_what_is_new_is_encoded() -> None:
     tok = opened("cl100k_like")
     session = tok.session()

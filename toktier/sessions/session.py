@@ -88,6 +88,10 @@ class Session:
     def __len__(self) -> int:
         return len(self._live)
 
+    def refresh(self) -> int:
+        """In a store: takes over what other processes wrote. In memory there are none. Gives the revision."""
+        return self.revision
+
     def close(self) -> None:
         """A session in a store gives its memory back, and reads its state again when it is used next. One in memory
         lives as long as anybody holds it."""
