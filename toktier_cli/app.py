@@ -76,12 +76,23 @@ CONFIG: dict[str, tuple[str, str, str]] = {
 # Groups whose argument may also be what the named verb takes: `certify FAMILY` is `certify run FAMILY`. A path that is
 # called like a verb is given as ./merge.
 DEFAULT_VERBS = {"certify": "run"}
+EPILOG = f"Global options, anywhere on the line: {', '.join(option for option, _ in GLOBAL_HELP[:-1])}"
+# BadParameter is public; its base, which all errors about the line share, is not.
+USAGE_ERROR: Any = typer.BadParameter.__mro__[1]
 
 
 class _WithExamples:
     """Put before the class of a verb's command: its help ends with examples, each on a line that can be copied."""
 
     verb: str
+
+    def parse_args(self, ctx: Any, args: list[str]) -> Any:
+        try:
+            return super().parse_args(ctx, args)  # type: ignore[misc]
+        except USAGE_ERROR as error:
+            if error.ctx is None:  # the parser of options leaves it out, and the hint would name no verb
+                error.ctx = ctx
+            raise
 
     def format_epilog(self, ctx: Any, formatter: Any) -> None:
         from toktier_cli.examples import EXAMPLES
@@ -114,7 +125,7 @@ class VerbGroup(TyperGroup):
         verb = cmd_name if self.verbs is VERBS else f"{self.name} {cmd_name}"
         app.command(cmd_name, cls=type(base.__name__, (_WithExamples, base), {"verb": verb}))(target)
         command = typer.main.get_command(app)
-        command.epilog = f"Global options, anywhere on the line: {', '.join(option for option, _ in GLOBAL_HELP[:-1])}"
+        command.epilog = EPILOG
         return command
 
     def parse_args(self, ctx: Any, args: list[str]) -> Any:
@@ -145,6 +156,13 @@ class VerbGroup(TyperGroup):
         if ctx.parent is None:
             with formatter.section("Global options, anywhere on the line"):
                 formatter.write_dl(GLOBAL_HELP)
+            return
+        formatter.write_paragraph()
+        if self.default is not None:
+            formatter.write_text(f"{ctx.command_path} WHAT is short for {ctx.command_path} {self.default} WHAT.")
+        formatter.write_text(f"{ctx.command_path} COMMAND --help says more, with examples.")
+        formatter.write_paragraph()
+        formatter.write_text(EPILOG)
 
 
 def _record(error: BaseException, invocation: Invocation) -> None:

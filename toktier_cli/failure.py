@@ -34,7 +34,10 @@ def as_toktier_error(error: BaseException) -> ToktierError:
     if isinstance(error, OSError) and error.errno in _HOST_ERRNOS:
         where = f" {shown_path(str(error.filename))}" if error.filename else ""
         return EnvironmentFault(
-            f"the host refused{where}: {error.strerror}", details={"path": str(error.filename or "")}
+            f"the host refused{where}: {error.strerror}",
+            details={"path": str(error.filename or "")},
+            remedy=f"check {'the path, its' if error.filename else 'where input and output lead, the'} permissions and "
+            "the file system",
         )
     return InternalError(
         f"unexpected {type(error).__name__}: {_one_line(error)}",
@@ -60,14 +63,14 @@ def _usage_error(error: BaseException) -> UsageError | None:
 
     if isinstance(error, typer.Abort):
         return UsageError("aborted")
-    # BadParameter is public; its base, which all errors about the line share, is not.
-    base = typer.BadParameter.__mro__[1]
-    if not isinstance(error, base):
+    from toktier_cli.app import USAGE_ERROR
+
+    if not isinstance(error, USAGE_ERROR):
         return None
     context = getattr(error, "ctx", None)
     path = context.command_path if context is not None else "toktier"
     return UsageError(
-        error.format_message().rstrip("."),  # type: ignore[attr-defined]
+        error.format_message().rstrip("."),
         details={"command": path},
         remedy=f"{path} --help",
     )

@@ -14,7 +14,7 @@ import sys
 from collections.abc import Iterator
 from typing import IO, Any
 
-from toktier.errors import ArtifactNotFound, EnvironmentFault, UsageError
+from toktier.errors import ArtifactNotFound, EnvironmentFault, InvalidText, ToktierError, UsageError
 from toktier.labels import shown_path
 
 MAX_INPUT_BYTES = (1 << 32) - 1
@@ -38,6 +38,27 @@ def read_text(text: str | None, input_: str | None) -> str | bytes:
     except UnicodeEncodeError:
         return os.fsencode(text)  # arguments that are not UTF-8: the engine names the byte
     return text
+
+
+def named(error: ToktierError, path: str) -> ToktierError:
+    """The error, which says of which file it is."""
+    name = shown_path(path)
+    if name not in error.message:
+        error.message = f"{name}: {error.message}"
+    error.details["path"] = path
+    return error
+
+
+@contextlib.contextmanager
+def text_of_file(path: str | None) -> Iterator[None]:
+    """Around what validates the text of a file: the engine, which knows no names, counts in bytes of it. None: the
+    text is not of a file."""
+    try:
+        yield
+    except InvalidText as error:
+        if path is not None:
+            named(error, path)
+        raise
 
 
 def read_stdin() -> bytes:

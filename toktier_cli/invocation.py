@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -51,8 +52,13 @@ class Invocation:
     def note(self, message: str) -> None:
         """A line for people, or several, on stderr."""
         if not self.errors_alone:
-            sys.stderr.write("".join(escaped(line) + "\n" for line in message.split("\n")))
-            sys.stderr.flush()
+            try:
+                sys.stderr.write("".join(escaped(line) + "\n" for line in message.split("\n")))
+                sys.stderr.flush()
+            except BrokenPipeError:
+                raise
+            except OSError:  # nobody can be told, which keeps no result back; nor is it tried again at the end
+                os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
 
     def report(self, error: ToktierError, *, hint: bool = True) -> None:
         """The error of one item of many; the run goes on. Shown with --quiet too."""

@@ -86,9 +86,8 @@ def _run(arguments: list[str]) -> int:
             return _version(wants_json)
         from toktier_cli.app import run
 
-        code = _emit(run(rest, invocation), invocation)
-        sys.stdout.flush()
-        return code
+        result = run(rest, invocation)
+        return _emit(result, invocation)
     except BrokenPipeError:
         raise
     except BaseException as error:
@@ -101,8 +100,7 @@ def _version(wants_json: bool) -> int:
     if wants_json:
         _write_document("version", {"version": VERSION}, 0)
     else:
-        sys.stdout.write(f"toktier {VERSION}\n")
-    sys.stdout.flush()
+        _to_stdout(f"toktier {VERSION}\n".encode("ascii"), flush=True)
     return 0
 
 
@@ -111,11 +109,12 @@ def _emit(result: Result, invocation: Invocation) -> int:
         _write_document(result.name, result.document(), int(result.exit_code))
     else:
         text = result.text()
-        sys.stdout.flush()
         if isinstance(text, str):
             text = text.encode("utf-8", "backslashreplace")
+        # What makes the parts may raise, too: only the writing is the fault of stdout.
         for part in (text,) if isinstance(text, (bytes, memoryview)) else text:
-            sys.stdout.buffer.write(part)
+            _to_stdout(part)
+        _to_stdout(b"", flush=True)
     return int(result.exit_code)
 
 
@@ -123,18 +122,36 @@ def _write_document(name: str, document: dict[str, Any], exit_code: int) -> None
     import json
 
     whole = {"schema": f"toktier.{name}", "schema_version": 1, **document, "exit_code": exit_code}
-    sys.stdout.write(json.dumps(whole, ensure_ascii=False) + "\n")
-    sys.stdout.flush()
+    _to_stdout((json.dumps(whole, ensure_ascii=False) + "\n").encode("utf-8", "backslashreplace"), flush=True)
+
+
+def _to_stdout(data: bytes | memoryview, *, flush: bool = False) -> None:
+    """EnvironmentFault says that it was stdout that took no more. A closed pipe is none: BrokenPipeError."""
+    try:
+        sys.stdout.buffer.write(data)
+        if flush:
+            sys.stdout.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        from toktier.errors import EnvironmentFault
+
+        raise EnvironmentFault(
+            f"cannot write to stdout: {error.strerror}",
+            details={"path": "stdout"},
+            remedy="free space where stdout leads, or redirect it elsewhere",
+        ) from error
 
 
 def _fail(error: BaseException, wants_json: bool, home: str | None) -> int:
+    from toktier.errors import EnvironmentFault
     from toktier_cli.failure import as_toktier_error
 
     fault = as_toktier_error(error)
     if _stdout_takes_data() and wants_json:
         try:
             _write_document("error", {"error": fault.to_dict()}, int(fault.exit_code))
-        except OSError:
+        except EnvironmentFault:
             _send_nowhere(1)
             wants_json = False
     else:

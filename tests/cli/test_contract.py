@@ -90,7 +90,7 @@ LINES: list[tuple[tuple[str, ...], int]] = [
     (("session", "list", "--all"), 3),
     (("session", "list", "--store", "absent"), 3),
     (("session", "list", "--store", ""), 2),
-    (("session", "list", "--store", "redis://host/0"), 2),
+    (("session", "list", "--store", "redis://host/0"), 8),
     (("session", "list", "--store", "ftp://host"), 2),
     (("session", "show"), 2),
     (("session", "show", "chat"), 3),
@@ -207,7 +207,7 @@ def test_a_full_disk_under_stdout_is_an_error_of_the_host(tmp_path: Path, argume
     with open("/dev/full", "wb") as full:
         child = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, cwd=ROOT, env=environment(tmp_path))
     assert child.returncode == ExitCode.ENVIRONMENT
-    assert b"No space left on device" in child.stderr
+    assert b"cannot write to stdout: No space left on device\nhint: " in child.stderr
     assert b"Traceback" not in child.stderr
 
 
@@ -221,6 +221,7 @@ def test_a_full_disk_under_stdout_is_an_error_of_the_host(tmp_path: Path, argume
         ("--json encode --family nope hi", ">/dev/full", ExitCode.NOT_FOUND),
         ("encode --family nope hi", "2>&-", ExitCode.NOT_FOUND),
         ("encode --family nope hi", "2>/dev/full", ExitCode.NOT_FOUND),
+        ("--home /proc/none encode --family toktier_mini hi", "2>/dev/full", ExitCode.DONE),  # a warning is no result
         ("encode --family nope hi", ">&- 2>&-", ExitCode.NOT_FOUND),
         ("encode --family toktier_mini -", "<&-", ExitCode.DONE),
         ("decode --family toktier_mini -", "<&- >&- 2>&-", ExitCode.DONE),  # nothing to say, nothing lost

@@ -91,6 +91,12 @@ def test_bad_files_are_reported_and_the_rest_is_counted(command: Command, place:
     )
 
 
+@pytest.mark.parametrize("per_file", [[], ["--per-file"]])
+def test_where_nothing_could_be_counted_there_is_no_count(command: Command, place: Path, per_file: list[str]) -> None:
+    outcome = command("count", *MINI, *per_file, str(place / "no1"), str(place / "no2"))
+    assert (outcome.code, outcome.text, outcome.stderr.count("does not exist")) == (3, "", 2)
+
+
 def test_an_unreadable_directory_is_reported(place: Path) -> None:
     """As a user without privileges: root may read everything."""
     (place / "deep").chmod(0o700)

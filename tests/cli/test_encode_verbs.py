@@ -199,3 +199,25 @@ def test_the_cases_through_the_command(shared: Path, tmp_path: Path, step: int) 
             assert document["backend"] == "fast_cpu"
             checked += 1
     assert checked >= 3 * len(names)
+
+
+@pytest.mark.parametrize("form", [[], ["--json"], ["--offsets"], ["--format", "u32"]], ids=str)
+def test_malformed_text_of_a_file_is_told_with_its_name(command: Command, tmp_path: Path, form: list[str]) -> None:
+    (tmp_path / "bad.txt").write_bytes(b"hello \xff")
+    outcome = command("encode", *MINI, *form, "--input", str(tmp_path / "bad.txt"))
+    assert outcome.code == 2
+    told = outcome.document["error"]["message"] if form == ["--json"] else outcome.stderr
+    assert f"{tmp_path}/bad.txt: malformed UTF-8 at byte 6" in told
+
+
+def test_a_text_that_is_the_name_of_a_file_is_encoded_and_noted(
+    command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a b.txt").write_text("content")
+    outcome = command("encode", *MINI, "a b.txt")
+    assert (outcome.code, outcome.text) == (0, command("encode", *MINI, stdin=b"a b.txt").text)
+    assert "which is not read: --input 'a b.txt' reads it" in outcome.stderr
+    assert "which is not read" not in command("encode", *MINI, "a c.txt").stderr
+    assert "which is not read" not in command("encode", *MINI, "x" * 5000).stderr
+    assert command("encode", *MINI, "a b.txt", "--quiet").stderr == ""

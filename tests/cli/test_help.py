@@ -60,6 +60,39 @@ def test_help_pages_hold_in_narrow_terminals(
 
 
 @pytest.mark.parametrize(
+    ("typed", "remedy"),
+    [
+        (["help", "encode"], "toktier encode --help"),
+        (["help", "nonsense"], "toktier help"),
+        (["encode", "--file"], "toktier encode --help"),  # the framework's error knows no verb
+        (["session", "list", "--store"], "toktier session list --help"),
+        (["inspect", "--text", "x"], "toktier inspect --help"),
+    ],
+    ids=lambda v: v if isinstance(v, str) else " ".join(v),
+)
+def test_the_remedy_of_a_line_is_the_help_of_its_verb(
+    typed: list[str],
+    remedy: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfdbinary: pytest.CaptureFixture[bytes],
+) -> None:
+    outcome = run_here(*typed, home=tmp_path, monkeypatch=monkeypatch, capture=capfdbinary)
+    assert outcome.code == 2
+    assert outcome.stderr.splitlines()[1:] == [f"hint: {remedy}"]
+
+
+@pytest.mark.parametrize("group", GROUPS)
+def test_the_help_of_a_group_leads_to_its_verbs_and_the_global_options(
+    group: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    text = run_here(group, "--help", home=tmp_path, monkeypatch=monkeypatch, capture=capfdbinary).text
+    assert f"toktier {group} COMMAND --help" in text
+    assert "--json" in text
+    assert ("toktier certify WHAT is short for toktier certify run WHAT" in text) == (group == "certify")
+
+
+@pytest.mark.parametrize(
     ("typed", "meant"),
     [
         (["encod", "x"], "encode"),

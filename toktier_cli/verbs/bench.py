@@ -21,7 +21,7 @@ import typer
 
 from toktier.errors import ExitCode, UsageError
 from toktier_cli import options
-from toktier_cli.inputs import read_file
+from toktier_cli.inputs import read_file, text_of_file
 from toktier_cli.invocation import Invocation, Result
 from toktier_cli.progress import Progress
 from toktier_cli.table import columns
@@ -101,7 +101,8 @@ def bench(
 def _text_of(path: str) -> str:
     from toktier._native import text_of
 
-    text = text_of(read_file(path))
+    with text_of_file(path):
+        text = text_of(read_file(path))
     if not text:
         raise UsageError("the text of --input is empty", remedy="toktier bench --help")
     return text

@@ -18,7 +18,7 @@ import typer
 from toktier.errors import EnvironmentFault, ToktierError, UsageError
 from toktier.labels import escaped, shown_path
 from toktier_cli import options
-from toktier_cli.inputs import file_blocks, stdin_blocks
+from toktier_cli.inputs import file_blocks, named, stdin_blocks
 from toktier_cli.invocation import Invocation, Result, exit_code_of
 from toktier_cli.named_files import named_files
 from toktier_cli.progress import Progress
@@ -74,7 +74,8 @@ def count(
 ) -> Result:
     """Tokens of FILES, or of stdin. Each file is one text, of any size.
 
-    A file that cannot be read or is not UTF-8 is reported, the rest is counted, and the exit code is 6.
+    A file that cannot be read or is not UTF-8 is reported, the rest is counted, and the exit code is 6. Where nothing
+    could be counted there is no count, and the exit code is that of the first error.
     """
     invocation: Invocation = ctx.obj
     if suffix and not recursive:
@@ -132,13 +133,12 @@ def _count_all(invocation: Invocation, tok: Tokenizer, rows: list[_Row], special
                 parts = tok.encode_stream(blocks_of(row), special, on_hold=partial(hold, row))
                 row.tokens = sum(map(len, parts))
             except ToktierError as error:
-                name = shown_path(row.path)
-                error.message = error.message if name in error.message else f"{name}: {error.message}"
-                error.details["path"] = row.path
-                row.error = error
+                row.error = named(error, row.path)
             except OSError as error:
                 row.error = EnvironmentFault(
-                    f"{shown_path(row.path)} cannot be read: {error.strerror}", details={"path": row.path}
+                    f"{shown_path(row.path)} cannot be read: {error.strerror}",
+                    details={"path": row.path},
+                    remedy="check the path and its permissions",
                 )
             except BaseException as error:  # shown by the one who waits; an interrupt comes to the first thread alone
                 faults.append(error)
@@ -160,6 +160,8 @@ def _count_all(invocation: Invocation, tok: Tokenizer, rows: list[_Row], special
 
 def _text(rows: list[_Row], per_file: bool) -> str:
     counted = [row for row in rows if row.error is None]
+    if rows and not counted:
+        return ""  # a 0 would be taken for a count
     tokens, read = _totals(counted)
     if not per_file:
         return f"{tokens}\n"

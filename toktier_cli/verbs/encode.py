@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections.abc import Iterator
@@ -10,9 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from toktier.errors import UsageError
-from toktier.labels import quoted
+from toktier.labels import quoted, typed
 from toktier_cli import options
-from toktier_cli.inputs import read_text, text_blocks
+from toktier_cli.inputs import read_text, text_blocks, text_of_file
 from toktier_cli.invocation import Invocation, Result
 from toktier_cli.progress import Progress
 from toktier_cli.table import size
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from toktier import Encoding, Tokenizer
 
 FORMATS = ("ids", "u32")
+_LONGEST_NAME = 4096  # of a path, on Linux
 
 
 @options.encodes
@@ -44,18 +46,26 @@ def encode(
     if format_ == "u32" and (invocation.json or offsets):
         raise UsageError("--format u32 goes with neither --json nor --offsets", remedy="toktier encode --help")
     one = _one(text)
+    _note_name_of_file(invocation, one)
     if not (invocation.json or offsets):
-        return _streamed(invocation, load, text_blocks(one, input_), special, format_, explain)
+        return _streamed(invocation, load, text_blocks(one, input_), input_, special, format_, explain)
     content = read_text(one, input_)
     tok = load()
-    encoding = tok.encode(content, add_special_tokens=special)
+    with text_of_file(input_):
+        encoding = tok.encode(content, add_special_tokens=special)
     if explain and not invocation.json:
         _explain(invocation, tok)
     return Result("encode", lambda: _document(tok, encoding, offsets, explain), lambda: _rows(encoding))
 
 
 def _streamed(
-    invocation: Invocation, load: options.Load, blocks: Iterator[bytes], special: bool, format_: str, explain: bool
+    invocation: Invocation,
+    load: options.Load,
+    blocks: Iterator[bytes],
+    input_: str | None,
+    special: bool,
+    format_: str,
+    explain: bool,
 ) -> Result:
     """Ids alone, written as the text comes, in memory that does not grow with it."""
     if format_ == "u32" and invocation.interactive:
@@ -86,7 +96,8 @@ def _streamed(
         gap = b""
         while True:
             start = time.perf_counter()
-            encoding = next(parts, None)
+            with text_of_file(input_):
+                encoding = next(parts, None)
             seconds += time.perf_counter() - start
             if encoding is None:
                 break
@@ -129,6 +140,12 @@ def _one(words: list[str] | None) -> str | None:
             remedy='put the text in quotes, as in toktier encode --family FAMILY "hello world"',
         )
     return words[0] if words else None
+
+
+def _note_name_of_file(invocation: Invocation, text: str | None) -> None:
+    """Whoever means the file gets ids of its name, which look like ids of a text."""
+    if text is not None and len(text) < _LONGEST_NAME and "\0" not in text and os.path.isfile(text):
+        invocation.note(f"note: the text is the name of a file, which is not read: --input {typed(text)} reads it")
 
 
 def _rows(encoding: Encoding) -> str:

@@ -24,7 +24,12 @@ def help_(
         text = _overview()
         return Result("help", lambda: {"text": text}, lambda: text)
     if topic not in TOPICS:
-        raise UsageError(f"no help on {topic!r}: expected {' or '.join(TOPICS)}", remedy="toktier --help")
+        from toktier_cli.app import VERBS
+
+        raise UsageError(
+            f"no help on {topic!r}: expected {' or '.join(TOPICS)}",
+            remedy=f"toktier {topic} --help" if topic in VERBS else "toktier help",
+        )
     document: dict[str, Any] = {
         "exit_codes": [{"exit_code": int(c), "meaning": m} for c, m in EXIT_CODE_MEANINGS.items()],
         "error_codes": [{"code": c, "exit_code": int(e)} for c, e in error_codes().items()],

@@ -104,7 +104,10 @@ def inspect(
     if len(given) == 2 and (revision is not None or tables):
         raise UsageError("--revision and --tables are of one tokenizer", remedy="toktier inspect --help")
     if text is not None and (len(given) != 1 or tables):
-        raise UsageError("--text is of one tokenizer, without --tables", remedy="toktier inspect --help")
+        raise UsageError(
+            f"--text needs one tokenizer, got {len(given)}" if len(given) != 1 else "--text goes without --tables",
+            remedy="toktier inspect --help",
+        )
     pins = shipped_pins()
     settings = options.settings_of(invocation)
     cache = ArtifactCache.readable(settings)

@@ -101,14 +101,15 @@ def _counted(count: int, one: str) -> str:
 def show_text(info: SessionInfo) -> str:
     count = {name: _plain(_count(getattr(info, name))) for name in _COUNTS}
     kept = "kept" if info.keep_text else "not kept"
+    points = f"{count['appends']} commit point{'' if count['appends'] == '1' else 's'}"
     rows = (
         ("name", f"anonymous {info.number}" if info.name is None else quoted(info.name, MAX_MEMBER)),
         ("number", str(info.number)),
         ("fingerprint", shown(str(info.fingerprint))),
         ("tokens", f"{count['tokens']}, and {count['tail_tokens']} of the open tail"),
         ("text", f"{count['text_bytes']} bytes, and {count['tail_bytes']} of the open tail; {kept}"),
-        ("code points", count["code_points"]),
-        ("revision", f"{count['revision']}, with {count['appends']} commit points"),
+        ("code points", f"{count['code_points']}, without the open tail"),
+        ("revision", f"{count['revision']}, with {points}"),
         ("held", f"{count['held_bytes']} bytes"),
         ("last use", last_use(info) or "?"),
     )
