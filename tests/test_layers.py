@@ -41,7 +41,18 @@ LAYERS: list[set[str]] = [
     {"toktier.diagnosis"},
     {"toktier_cli"},
 ]
-HEAVY = ("typer", "rich", "huggingface_hub", "jsonschema", "numpy", "tokenizers", "zstandard", "importlib.metadata", "redis", "sqlite3")
+HEAVY = (
+    "typer",
+    "rich",
+    "huggingface_hub",
+    "jsonschema",
+    "numpy",
+    "tokenizers",
+    "zstandard",
+    "importlib.metadata",
+    "redis",
+    "sqlite3",
+)
 
 
 def layer(module: str) -> int | None:
