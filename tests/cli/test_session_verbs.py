@@ -167,7 +167,7 @@ def test_credentials_of_a_server_are_in_no_output(here: Here) -> None:
         outcome = here("list", "--store", "redis://user:geheim@host/0?password=geheim", *flags)
         assert outcome.code == ExitCode.USAGE
         assert "geheim" not in outcome.text + outcome.stderr
-        assert "redis://host/0" in outcome.text + outcome.stderr
+        assert "correct store=" in outcome.text + outcome.stderr
 
 
 def test_an_unknown_name_is_an_error_and_the_others_go(here: Here, filled: Path) -> None:
