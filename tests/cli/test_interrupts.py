@@ -18,6 +18,14 @@ from tests.support.material import ROOT
 from toktier.errors import ArtifactNotFound, Interrupted
 from toktier_cli.failure import as_toktier_error
 
+
+@pytest.fixture(autouse=True)
+def interruptible() -> None:
+    """A run in the background of a shell has SIGINT ignored, and so would every command that is started from it."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
 # Is the command, and says when it has begun: what main() does first is done by now.
 STARTED = """import os, sys
 from toktier_cli import main

@@ -63,4 +63,5 @@ def test_the_stub_states_every_public_name() -> None:
         if isinstance(node, ast.ClassDef) and name != "ProgramError":
             members = {n.name for n in node.body if isinstance(n, ast.FunctionDef) and not n.name.startswith("__")}
             present = {n for n in vars(getattr(_native, name)) if not n.startswith("__") and n != "_restore"}
+            present -= {"n_fields", "n_sequence_fields", "n_unnamed_fields"}  # every struct sequence has these
             assert present == members, name

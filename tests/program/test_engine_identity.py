@@ -12,7 +12,7 @@ import pytest
 from tests.support.material import ROOT
 from toktier.program import engine_identity as identity
 
-COVERED = ["native/engine", "native/compile", "kernels/shared", "toktier/program", "tables/unicode"]
+COVERED = ["native/engine", "native/session", "native/compile", "kernels/shared", "toktier/program", "tables/unicode"]
 
 
 @pytest.fixture

@@ -108,8 +108,9 @@ def test_deep_nesting_is_damage_at_the_deepest_bracket(opening: bytes) -> None:
 
 
 def test_no_message_says_at_twice() -> None:
-    with pytest.raises(ArtifactDamaged, match=r"\(Invalid control character\) at byte 2$"):
+    with pytest.raises(ArtifactDamaged) as caught:
         parse_json(b'["\x01"]', "f")
+    assert caught.value.message.endswith("(Invalid control character) at byte 2")
 
 
 def test_a_number_of_thousands_of_digits_is_refused() -> None:
