@@ -298,13 +298,10 @@ PyObject* encode_behind(PyObject* self, PyObject* args) {
     e->bytes += rest.size();
     const IdsAround around = add_special_tokens != 0 ? ids_around(program) : IdsAround{};
     std::uint32_t* ids;
-    Ref made(new_encoding(around.n_before + n_known + count + around.n_after, e->program, text.get(),
-                          {add_special_tokens != 0, false}, ids));
+    Ref made(new_encoding_within(around, n_known + count, e->program, text.get(), {add_special_tokens != 0, false}, ids));
     if (!made) return nullptr;
-    ids = std::copy_n(around.before, around.n_before, ids);
     if (n_known != 0) std::memcpy(ids, PyBytes_AS_STRING(known), n_known * sizeof *ids);
     caller->context->write(ids + n_known);
-    std::copy_n(around.after, around.n_after, ids + n_known + count);
     return made.release();
   } catch (...) {
     return set_from_current_exception(), nullptr;

@@ -323,6 +323,15 @@ PyObject* new_encoding(std::size_t count, PyObject* program, PyObject* text, Cal
   return reinterpret_cast<PyObject*>(e);
 }
 
+PyObject* new_encoding_within(const IdsAround& around, std::size_t inner, PyObject* program, PyObject* text, CallOptions options,
+                              std::uint32_t*& ids) {
+  PyObject* const made = new_encoding(around.n_before + inner + around.n_after, program, text, options, ids);
+  if (made == nullptr) return nullptr;
+  ids = std::copy_n(around.before, around.n_before, ids);
+  std::copy_n(around.after, around.n_after, ids + inner);
+  return made;
+}
+
 PyObject* new_encoding_row(PyObject* batch, const std::uint32_t* ids, std::size_t count, PyObject* program, PyObject* text,
                            CallOptions options) {
   Ref made(reinterpret_cast<PyObject*>(allocate(0)));

@@ -37,6 +37,9 @@ PyObject* new_encoding(const std::uint32_t* ids, std::size_t count, const std::v
                        PyObject* text, CallOptions options);
 // The same with room for `count` ids, to be filled by the caller before anyone else sees the object.
 PyObject* new_encoding(std::size_t count, PyObject* program, PyObject* text, CallOptions options, std::uint32_t*& ids);
+// The same with `inner` ids between those that stand around a text, which are written; `ids` is where the inner ones go.
+PyObject* new_encoding_within(const IdsAround& around, std::size_t inner, PyObject* program, PyObject* text, CallOptions options,
+                              std::uint32_t*& ids);
 // A row of a batch; `ids` stays where it is.
 PyObject* new_encoding_row(PyObject* batch, const std::uint32_t* ids, std::size_t count, PyObject* program, PyObject* text,
                            CallOptions options);
