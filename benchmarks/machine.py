@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import os
 import platform
 from collections.abc import Iterable
@@ -34,6 +35,18 @@ def engine_identity() -> str:
     from toktier.program.engine_identity import engine_identity as identity
 
     return str(identity())
+
+
+def heading(schema: str, versions: dict[str, str | None]) -> dict[str, Any]:
+    """How every document of results begins."""
+    return {
+        "schema": schema,
+        "schema_version": 1,
+        "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
+        "machine": facts(),
+        "engine_identity": engine_identity(),
+        "versions": versions,
+    }
 
 
 def load_average() -> float:

@@ -9,7 +9,6 @@ docs/benchmarks.md says how it is measured; `report.py` makes tables and the fig
 from __future__ import annotations
 
 import argparse
-import datetime
 import hashlib
 import json
 import os
@@ -46,12 +45,7 @@ class Run:
         self.cpus = sorted(os.sched_getaffinity(0))
         self.cpu = self.cpus[-1] if options.cpu is None else options.cpu
         self.document: dict[str, Any] = {
-            "schema": SCHEMA,
-            "schema_version": 1,
-            "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
-            "machine": machine.facts(),
-            "engine_identity": machine.engine_identity(),
-            "versions": versions,
+            **machine.heading(SCHEMA, versions),
             "method": {
                 "rounds": options.rounds,
                 "warm": options.warm,

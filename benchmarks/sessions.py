@@ -11,7 +11,6 @@ measured; `report.py` makes the tables of what `--out` wrote.
 from __future__ import annotations
 
 import argparse
-import datetime
 import hashlib
 import json
 import os
@@ -73,12 +72,7 @@ class Run:
         self.corpora: Path = options.corpora
         self.place, self.kind = place, type_of(place)
         self.document: dict[str, Any] = {
-            "schema": SCHEMA,
-            "schema_version": 1,
-            "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
-            "machine": machine.facts(),
-            "engine_identity": machine.engine_identity(),
-            "versions": versions,
+            **machine.heading(SCHEMA, versions),
             "method": {
                 **asdict(self.scale),
                 "quick": options.quick,

@@ -405,15 +405,11 @@ void count_session_call(PyObject* encoder, std::size_t bytes, bool uncut) {
 }
 
 bool register_encoder(PyObject* module) {
-  const struct {
-    PyObject** slot;
-    const char* name;
-  } interned[] = {{&name_text, "text"}, {&name_texts, "texts"}, {&name_add, "add_special_tokens"}, {&name_session, "session"},
-                  {&name_lookup, "lookup"}, {&name_plain, "plain"}, {&name_offsets, "offsets"}, {&name_workers, "workers"},
-                  {&name_encode_routed, "_encode_routed"}, {&name_encode_batch_routed, "_encode_batch_routed"},
-                  {&name_count_routed, "_count_routed"}, {&name_count_batch_routed, "_count_batch_routed"}};
-  for (const auto& entry : interned)
-    if (*entry.slot == nullptr && (*entry.slot = PyUnicode_InternFromString(entry.name)) == nullptr) return false;
+  if (!intern({{&name_text, "text"}, {&name_texts, "texts"}, {&name_add, "add_special_tokens"}, {&name_session, "session"},
+               {&name_lookup, "lookup"}, {&name_plain, "plain"}, {&name_offsets, "offsets"}, {&name_workers, "workers"},
+               {&name_encode_routed, "_encode_routed"}, {&name_encode_batch_routed, "_encode_batch_routed"},
+               {&name_count_routed, "_count_routed"}, {&name_count_batch_routed, "_count_batch_routed"}}))
+    return false;
   if (encoder_type == nullptr) encoder_type = reinterpret_cast<PyTypeObject*>(PyType_FromSpec(&spec));
   return encoder_type != nullptr && PyModule_AddObjectRef(module, "EncoderBase", reinterpret_cast<PyObject*>(encoder_type)) == 0;
 }

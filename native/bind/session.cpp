@@ -200,13 +200,9 @@ PyType_Spec spec = {"toktier._native.SessionBase", sizeof(SessionObject), 0,
 }  // namespace
 
 bool register_session(PyObject* module) {
-  const struct {
-    PyObject** slot;
-    const char* name;
-  } interned[] = {{&name_text, "text"}, {&name_start, "start"}, {&name_expected, "expected_revision"},
-                  {&name_add, "add_special_tokens"}};
-  for (const auto& entry : interned)
-    if (*entry.slot == nullptr && (*entry.slot = PyUnicode_InternFromString(entry.name)) == nullptr) return false;
+  if (!intern({{&name_text, "text"}, {&name_start, "start"}, {&name_expected, "expected_revision"},
+               {&name_add, "add_special_tokens"}}))
+    return false;
   static std::vector<PyMethodDef> methods;  // lives as long as the type, which is never freed
   if (methods.empty()) {
     methods.assign(std::begin(of_users), std::end(of_users));

@@ -33,4 +33,10 @@ bool bind_arguments(const Signature& s, PyObject* const* args, Py_ssize_t n, PyO
   return true;
 }
 
+bool intern(std::initializer_list<Interned> names) {
+  for (const Interned& entry : names)
+    if (*entry.slot == nullptr && (*entry.slot = PyUnicode_InternFromString(entry.name)) == nullptr) return false;
+  return true;
+}
+
 }  // namespace toktier::bind

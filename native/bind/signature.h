@@ -1,5 +1,7 @@
 // Arguments of methods that are called with vectorcall, bound to their names without a tuple or a dict between.
 #pragma once
+#include <initializer_list>
+
 #include "bind/bind.h"
 
 namespace toktier::bind {
@@ -13,6 +15,13 @@ struct Signature {
 
 // Borrowed references into `out`, null where not given. False with TypeError set.
 bool bind_arguments(const Signature& s, PyObject* const* args, Py_ssize_t n, PyObject* keywords, PyObject** out);
+
+// Interns names, once; each into its slot. False with an error set.
+struct Interned {
+  PyObject** slot;
+  const char* name;
+};
+bool intern(std::initializer_list<Interned> names);
 
 // For the table of methods: the calling convention stands in its flags.
 template <typename F>

@@ -10,10 +10,15 @@ import pytest
 
 from tests.sessions.whole_sessions import TOKENIZERS, UNITS, fresh, opened
 from toktier import errors
-from toktier.tokenizer import Tokenizer
+from toktier.sessions import chains
+from toktier.tokenizer import LOOKUP_FROM, Tokenizer
 
 NAME = "cl100k_like"
 SENTENCE = "The quick brown fox jumps over the lazy dog. "
+
+
+def test_a_store_is_asked_from_the_first_mark_on() -> None:
+    assert LOOKUP_FROM == chains.MARK
 
 
 def lookups(tok: Tokenizer) -> dict[str, int]:

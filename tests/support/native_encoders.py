@@ -14,6 +14,8 @@ from tests.support.material import SMALL_DIR
 from toktier import _native
 from toktier.program.compile import compile_tokenizer
 
+PROSE = "It's 12,345 o'clock; the café — naïve, 日本語 and 👩🏽‍💻 — doesn't open.\r\n"
+
 
 @functools.cache
 def _document(name: str) -> str:
@@ -61,3 +63,9 @@ def threads_at_most(wanted: int) -> bool:
             return True
         time.sleep(0.01)
     return False
+
+
+def core_ids(text: str, name: str = "cl100k_like") -> list[int]:
+    """Ids by the reference, without those of a template."""
+    found: list[int] = shared_pair(name)[1].encode(text, add_special_tokens=False).ids
+    return found

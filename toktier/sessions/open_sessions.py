@@ -49,10 +49,14 @@ class OpenSessions:
             return Session(self._new_live(), None, self._fingerprint)
         with self._guard.lock:
             session = self._kept.get(name)
-            if session is None:
-                session = self._kept[name] = self._open(name, keep_text)
-                self._trim()
+            if session is not None:
+                self._kept.move_to_end(name)
+                return session
+        opened = self._open(name, keep_text)  # without the lock: a store may take its time
+        with self._guard.lock:
+            session = self._kept.setdefault(name, opened)  # another thread may have been first
             self._kept.move_to_end(name)
+            self._trim()
         return session
 
     def present(self, name: str, text: Text, add_special_tokens: bool) -> Encoding:
@@ -74,7 +78,7 @@ class OpenSessions:
 
     def _trim(self) -> None:
         """The one opened last stays, whatever it takes. Asked when one is opened: a look at every one costs."""
-        while len(self._kept) > 1:
-            if len(self._kept) <= KEPT_SESSIONS and sum(s.memory for s in self._kept.values()) <= KEPT_BYTES:
-                return
-            self._kept.popitem(last=False)
+        held = sum(session.memory for session in self._kept.values())
+        while len(self._kept) > 1 and (len(self._kept) > KEPT_SESSIONS or held > KEPT_BYTES):
+            _, oldest = self._kept.popitem(last=False)
+            held -= oldest.memory
