@@ -74,6 +74,7 @@ struct TtAddedTrie {
   const tt_u32* token;       // [nodes] index in `added`, or none
 };
 
+// Arrays begin at multiples of 16 bytes.
 struct TtGpuTables {
   TtBoundary boundary;        // token_* null
   TtMonoid left, right;
@@ -88,9 +89,8 @@ struct TtGpuTables {
   tt_u32 max_piece;           // bytes of the longest whole piece
 };
 
-// Queues of pieces and parts of pieces: begin | bytes << 32, and bit 63 for a part of a piece (not for look-ups of whole pieces).
+// Queues of pieces and parts of pieces: begin | bytes << 32; in the long queue bytes = 0 where the end is not found yet.
 enum TtQueue : tt_u32 { TT_QUEUE_LONG, TT_QUEUE_THREAD, TT_QUEUE_WARP, TT_QUEUE_BLOCK, TT_QUEUE_COUNT };
-constexpr tt_u64 TT_QUEUE_PART = 1ull << 63;
 
 // Words of `control`, zero before a run.
 enum TtControl : tt_u32 {
