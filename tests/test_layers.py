@@ -31,6 +31,7 @@ LAYERS: list[set[str]] = [
     {"toktier.inspection"},
     {"toktier.conversion"},
     {"toktier.artifacts"},
+    {"toktier.gpu"},
     {"toktier.backends"},
     {"toktier.evidence"},
     {"toktier.routing"},

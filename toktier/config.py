@@ -112,6 +112,14 @@ class Settings:
             return None
         return self.cache_dir / (f"programs-{os.geteuid()}" if self.cache_mode == "group" else "programs")
 
+    @property
+    def cubins_dir(self) -> Path | None:
+        """Where compiled kernels are kept; None on a host without a cache directory. As with programs, each user of a
+        group's cache has a directory of his own."""
+        if self.cache_dir is None:
+            return None
+        return self.cache_dir / (f"gpu-{os.geteuid()}" if self.cache_mode == "group" else "gpu")
+
 
 def _boolean(text: str) -> bool:
     lowered = text.strip().lower()

@@ -198,6 +198,35 @@ class BackendExecutionFault(ToktierError):
     exit_code = ExitCode.UNAVAILABLE
 
 
+class KernelsUnavailable(BackendUnavailable):
+    """There are no kernels for a device: neither a toolchain nor a cubin. `reason`: the reason code of routing."""
+
+    code = "KERNELS_UNAVAILABLE"
+    reason: ClassVar[str] = "R_BACKEND_UNAVAILABLE"
+
+
+class KernelBuildFailed(KernelsUnavailable):
+    """NVRTC refused, crashed, hung, or made something that is no cubin of these kernels."""
+
+    code = "KERNEL_BUILD_FAILED"
+    reason = "R_KERNEL_BUILD_FAILED"
+
+
+class KernelDigestMismatch(KernelsUnavailable):
+    """A cubin that came with the installation is none of those that are listed: it is not run."""
+
+    code = "KERNEL_DIGEST_MISMATCH"
+    exit_code = ExitCode.INTEGRITY
+    reason = "R_KERNEL_DIGEST_MISMATCH"
+
+
+class UncertifiedKernels(ToktierError):
+    """What a toolchain makes of the kernels is not listed, and nobody said that it may be tried."""
+
+    code = "UNCERTIFIED_KERNELS"
+    exit_code = ExitCode.REFUSED
+
+
 class UsageError(ToktierError):
     """The command line cannot be understood."""
 

@@ -16,7 +16,7 @@ from toktier.routing.probe import ProbeFacts
 PAGE = (ROOT / "docs" / "routing.md").read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("names", [v.RoutingPolicy, v.Status, v.BackendId, v.Device, v.Reason])
+@pytest.mark.parametrize("names", [v.RoutingPolicy, v.Status, v.BackendId, v.Device, v.GpuDelivery, v.Reason])
 def test_every_name_is_there(names: type[v.Reason]) -> None:
     assert [member.value for member in names if f"`{member.value}`" not in PAGE] == []
 

@@ -6,6 +6,7 @@ import re
 
 import pytest
 
+from toktier import errors
 from toktier.errors import ConfigInvalid
 from toktier.routing import vocabulary as v
 
@@ -13,6 +14,11 @@ from toktier.routing import vocabulary as v
 def test_every_reason_has_a_meaning_and_a_well_formed_code() -> None:
     assert set(v.REASON_MEANINGS) == set(v.Reason)
     assert all(re.fullmatch(r"R_[A-Z]+(_[A-Z]+)*", reason.value) for reason in v.Reason)
+
+
+def test_errors_about_kernels_name_reasons() -> None:
+    kinds = (errors.KernelsUnavailable, errors.KernelBuildFailed, errors.KernelDigestMismatch)
+    assert len({v.Reason(kind.reason) for kind in kinds}) == len(kinds)
 
 
 def test_every_policy_has_a_rule_and_certified_is_stricter_than_supported_than_experimental() -> None:

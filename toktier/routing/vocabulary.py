@@ -51,6 +51,14 @@ class Device(enum.StrEnum):
     CUDA = "cuda"
 
 
+class GpuDelivery(enum.StrEnum):
+    """Where compiled kernels come from: auto takes jit where NVRTC is installed, else prebuilt."""
+
+    AUTO = "auto"
+    PREBUILT = "prebuilt"
+    JIT = "jit"
+
+
 class Sidecar(enum.StrEnum):
     """What becomes of a tokenizer_config.json beside the tokenizer.json: reported, or merged into it."""
 
@@ -77,6 +85,8 @@ class Reason(enum.StrEnum):
     ENGINE_BINDING_MISMATCH = "R_ENGINE_BINDING_MISMATCH"
     REGISTRY_INVALID = "R_REGISTRY_INVALID"
     SESSION_NO_SAFE_CUT = "R_SESSION_NO_SAFE_CUT"
+    KERNEL_BUILD_FAILED = "R_KERNEL_BUILD_FAILED"
+    KERNEL_DIGEST_MISMATCH = "R_KERNEL_DIGEST_MISMATCH"
 
 
 REASON_MEANINGS: dict[Reason, str] = {
@@ -94,6 +104,8 @@ REASON_MEANINGS: dict[Reason, str] = {
     Reason.REGISTRY_INVALID: "the shipped support registry is damaged, so that it speaks for no tokenizer",
     Reason.SESSION_NO_SAFE_CUT: "no fallback: 4 KiB and more at the end of a session have no place to cut, so that "
     "every change encodes them again",
+    Reason.KERNEL_BUILD_FAILED: "NVRTC could not compile the kernels, or made something else of them",
+    Reason.KERNEL_DIGEST_MISMATCH: "a cubin that came with the installation is none of those that are listed",
 }
 
 
@@ -156,6 +168,11 @@ def parse_backend(value: object) -> BackendId | None:
 def parse_sidecar(value: object) -> Sidecar:
     """The treatment of a side file of this name (a member passes through). Raises ConfigInvalid."""
     return _choice(Sidecar, "sidecar", value)
+
+
+def parse_delivery(value: object) -> GpuDelivery:
+    """The delivery of kernels of this name (a member passes through). Raises ConfigInvalid."""
+    return _choice(GpuDelivery, "delivery of kernels", value)
 
 
 def parse_device(value: object) -> Device:
