@@ -1,0 +1,98 @@
+// Runs one kernel of planted.cpp and compares what it wrote with a plain loop: a program, because a sanitizer must be there from
+// the start. Arguments: kernel, blocks, resident blocks, seed, 1 for shuffled blocks. Exit code: 0 right, 3 wrong results, 4 a
+// report, which is printed; what a sanitizer finds ends the program in its own way.
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <vector>
+
+#include "launch.h"
+#include "planted.h"
+
+namespace {
+
+using Words = std::vector<tt_u32>;
+
+struct Demo {
+  const char* name;
+  void (*kernel)(DemoParams);
+};
+constexpr Demo demos[] = {
+#define TT_X(name) {#name, name},
+    DEMOS(TT_X)
+#undef TT_X
+};
+
+// What a kernel writes for thread t of block b, whose input begins at `in`.
+tt_u32 expected(const char* name, const tt_u32* in, const tt_u8* bytes, tt_u32 b, tt_u32 t) {
+  const auto is = [&](const char* other) { return std::strcmp(name, other) == 0; };
+  const tt_u32 lane = t % TT_LANES, half = TT_LANES / 2;
+  if (is("missing_barrier")) return in[THREADS - 1 - t];
+  if (is("missing_warp_barrier")) return in[t - lane + TT_LANES - 1 - lane];
+  if (is("relaxed_flag")) return b * (b + 1) / 2;
+  if (is("divergent_barrier")) return in[t ^ (THREADS / 2)];
+  if (is("ended_thread")) return in[0];
+  if (is("shuffle_mask")) return lane < half ? 0 : in[t ^ 1];
+  if (is("inactive_lane")) return lane < half ? 0 : in[t - lane + TT_LANES - 1];
+  if (is("other_mask")) {
+    tt_u32 votes = 0;
+    for (tt_u32 k = lane / half * half; k < (lane / half + 1) * half; ++k) votes |= (in[t - lane + k] & 1) << k;
+    return votes;
+  }
+  if (is("other_operation")) return lane == 0 ? in[t] : in[t - 1];
+  if (is("unwritten_shared")) {
+    tt_u32 count = 0;
+    for (tt_u32 k = 0; k < THREADS; ++k) count += in[k] % 8 == t % 8;
+    return count;
+  }
+  if (is("misaligned_load")) {
+    tt_u32 word;
+    std::memcpy(&word, bytes + 4 * (b * THREADS + t), sizeof word);
+    return word;
+  }
+  if (is("look_back")) {
+    tt_u32 spaces = 0;
+    for (tt_u32 k = 0; k < 32 * (b * THREADS + t); ++k) spaces += bytes[k] == ' ';
+    return spaces;
+  }
+  return in[t];
+}
+
+}  // namespace
+
+int main(int count, char** arguments) {
+  if (count != 6) return 2;
+  const Demo* demo = nullptr;
+  for (const Demo& each : demos)
+    if (std::strcmp(each.name, arguments[1]) == 0) demo = &each;
+  const tt_u32 blocks = static_cast<tt_u32>(std::atoi(arguments[2])), n = blocks * THREADS;
+  if (demo == nullptr || blocks == 0) return 2;
+  SimtOptions options;
+  options.resident_blocks = static_cast<tt_u32>(std::atoi(arguments[3]));
+  options.seed = std::strtoull(arguments[4], nullptr, 10);
+  options.shuffled_blocks = arguments[5][0] == '1';
+
+  Words in(n), out(n, 0xDEADBEEF), flags(blocks + 1), values(blocks);
+  struct alignas(16) Sixteen {
+    tt_u8 byte[16];
+  };
+  std::vector<Sixteen> text(2 * n);
+  for (tt_u32 i = 0; i < n; ++i) in[i] = i * 2654435761u >> 7;
+  for (tt_u32 i = 0; i < 32 * n; ++i) text[i / 16].byte[i % 16] = i * 2654435761u >> 29 == 0 ? ' ' : 'a';
+  tt_u32 ticket = 0;
+  const DemoParams params{in.data(), text[0].byte, out.data(), flags.data(), values.data(), &ticket};
+  char report[1024];
+  const int status = simt_launch(demo->name, demo->kernel, params, blocks, THREADS, options, report, sizeof report);
+  if (status != SIMT_OK) {
+    std::puts(report);
+    return 4;
+  }
+  tt_u32 wrong = 0;
+  for (tt_u32 i = 0; i < n; ++i) {
+    const tt_u32 block = i / THREADS;
+    wrong += out[i] != expected(demo->name, &in[block * THREADS], text[0].byte, block, i % THREADS);
+  }
+  std::printf("%u of %u words are wrong\n", wrong, n);
+  return wrong == 0 ? 0 : 3;
+}
