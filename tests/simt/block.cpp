@@ -55,7 +55,7 @@ Block::Block(Launch& launch, tt_u32 slot, tt_u32 index, tt_u64 seed, const Stack
 
 Block::~Block() {
   for (Fiber* const fiber : fibers_) {
-    fiber->context.end();
+    fiber->context.end(&launch_);
     fiber->~Fiber();
   }
 }
@@ -94,7 +94,6 @@ void Block::end(Fiber& self) {
     fail(self, "ends while lane %u waits for it in %s in %s, lanes 0x%08x", waiting.index % TT_LANES, name_of(group.operation),
          Where(waiting.wait.place).text, group.lanes);
   }
-  release_to_caller(&launch_);
   Fiber* const other = choose();
   self.context.leave_to(other != nullptr ? other->context : home_);
 }
@@ -144,7 +143,7 @@ void Block::barrier(Fiber& self, Place place) {
   if (++at_barrier_ == launch_.threads) {
     at_barrier_ = 0;
     progress();
-    ready_ = fibers_;
+    for (Fiber* const fiber : fibers_) ready_.push_back(fiber);  // memmove() would be seen by ThreadSanitizer
   }
   next(self);
   self.wait.kind = Wait::NOTHING;

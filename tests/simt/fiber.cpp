@@ -116,8 +116,12 @@ void Context::arrive() {
 #endif
 }
 
-void Context::end() {
+void Context::end([[maybe_unused]] void* launch) {
 #ifdef SIMT_TSAN
+  void* const caller = __tsan_get_current_fiber();
+  __tsan_switch_to_fiber(tsan_, __tsan_switch_to_fiber_no_sync);
+  __tsan_release(launch);
+  __tsan_switch_to_fiber(caller, __tsan_switch_to_fiber_no_sync);
   __tsan_destroy_fiber(tsan_);
 #endif
 }
@@ -160,16 +164,14 @@ void Order::leave(Order* order) {
   __tsan_acquire(order);
   if (--order->members_ == 0) std::free(order);
 }
-void release_to_caller(void* launch) { __tsan_release(launch); }
-void acquire_from_threads(void* launch) { __tsan_acquire(launch); }
+void acquire_from_fibers(void* launch) { __tsan_acquire(launch); }
 
 #else
 
 Order* Order::make(tt_u32) { return nullptr; }
 void Order::arrive(Order*) {}
 void Order::leave(Order*) {}
-void release_to_caller(void*) {}
-void acquire_from_threads(void*) {}
+void acquire_from_fibers(void*) {}
 
 #endif
 

@@ -35,8 +35,8 @@ class Context {
   [[noreturn]] void leave_to(Context& to);
   // Behind every switch to this context; entry() calls it first.
   void arrive();
-  // Frees what ThreadSanitizer keeps; of a fiber that does not run.
-  void end();
+  // Of a fiber that does not run and never will: all that it did happens before what follows acquire_from_fibers(launch).
+  void end(void* launch);
 
  private:
   void go_to(Context& to, void** keep_fake_stack);
@@ -84,8 +84,6 @@ class Order {
   tt_u32 members_ = 0;
 };
 
-// All threads of a launch happen before what its caller does next.
-void release_to_caller(void* launch);
-void acquire_from_threads(void* launch);
+void acquire_from_fibers(void* launch);
 
 }  // namespace simt

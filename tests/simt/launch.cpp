@@ -154,7 +154,7 @@ int simt_run(const char* name, void (*body)(const void*), const void* argument, 
       if (!threads_of_slots.back()->started()) grid.no_memory = grid.launch.failed = true;
     }
   }
-  acquire_from_threads(&grid.launch);
+  acquire_from_fibers(&grid.launch);
   if (grid.no_memory) {
     std::snprintf(report, report_bytes, "kernel %s: no memory for %u threads of %u blocks at once", name, threads, resident);
     return SIMT_REFUSED;

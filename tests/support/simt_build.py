@@ -44,6 +44,7 @@ class Variant:
 _UNDEFINED = ("-fsanitize=undefined", "-fno-sanitize-recover=undefined")
 VARIANTS = {
     "plain": Variant(("-O2",)),
+    "ucontext": Variant(("-O2",), ("-DSIMT_UCONTEXT",)),  # as on processors without a switch of their own in fiber.cpp
     # Races: of memory that barriers, warp barriers, atomics and acquire-release do not order.
     "tsan": Variant(
         ("-O1", "-fsanitize=thread"),
