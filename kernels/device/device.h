@@ -10,7 +10,8 @@ constexpr tt_u32 TT_ALL_LANES = 0xFFFFFFFFu;
 #if defined(__CUDACC_RTC__) || defined(__CUDACC__)
 
 #define TT_DEV __device__ __forceinline__
-#define TT_KERNEL(threads) extern "C" __global__ void __launch_bounds__(threads)
+// 8 blocks to a multiprocessor: 1,024 threads, as many as sm_75 has. Without a number ptxas aims at 32 registers, and spills.
+#define TT_KERNEL(threads) extern "C" __global__ void __launch_bounds__(threads, 8)
 #define TT_SHARED __shared__
 #define TT_FAULT(name) false
 
