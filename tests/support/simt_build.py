@@ -1,8 +1,8 @@
-"""Builds what runs under the SIMT emulator of tests/simt: programs and shared libraries, as they are or under a sanitizer.
+"""Builds what runs under the SIMT emulator of tests/simt: programs and shared libraries, plain or under a sanitizer.
 
-Each object and each result is kept in build/simt under a digest of all that it is made from, so that a run compiles only
-what changed, and workers of one run wait for each other instead of compiling twice. A sanitizer must be loaded before
-anything else: its variants make programs, started as children. Not here: what is built, which callers say.
+Each object and each result is kept in build/simt under a digest of all that it is made from, so that a run compiles
+only what changed, and workers of one run wait for each other instead of compiling twice. A sanitizer must be loaded
+before anything else: its variants make programs, started as children. Not here: what is built, which callers say.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ VARIANTS = {
         ("-fsanitize=thread",),
         (("TSAN_OPTIONS", "halt_on_error=1:exitcode=66:report_signal_unsafe=0"),),
     ),
-    # Memory beyond a buffer, indices beyond an array (shared ones too), addresses that a GPU would refuse as misaligned.
+    # Memory beyond a buffer, indices beyond an array (shared ones too), addresses that a GPU refuses as misaligned.
     "asan": Variant(
         ("-O1", "-fno-omit-frame-pointer", "-fsanitize=address", *_UNDEFINED),
         ("-DSIMT_ASAN",),
