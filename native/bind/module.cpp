@@ -15,6 +15,7 @@ NB_MODULE(_native, m) {
   register_coverage(m);
   register_boundary_mutants(m);
   register_build_facts(m);
+  register_gpu_tables(m);
   register_arguments(m);
   if (!register_encoding(m.ptr()) || !register_encoding_batch(m.ptr()) || !register_encoder(m.ptr()) ||
       !register_session(m.ptr()))
