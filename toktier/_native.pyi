@@ -265,6 +265,76 @@ class SessionBase:
     @property
     def revision(self) -> int: ...
 
+class GpuError(RuntimeError):
+    """The GPU engine cannot be used. `code`: driver_missing, driver_too_old, no_device, unsuitable_program,
+    abi_mismatch, load_failed, out_of_memory, launch_failed, device_lost, closed or forked (native/gpu/error.h)."""
+
+    code: str
+
+def gpu_device(index: int = 0, driver: str | None = None) -> dict[str, Any]:
+    """`name`, `architecture` (sm_90), `compute_capability` (9.0), `driver_version` (13.0), `memory_bytes` and `devices`,
+    how many there are. Makes no context. `driver`: path of libcuda; None: the system's. Raises GpuError."""
+
+@final
+class GpuIds:
+    """Ids of many texts on a device, as int32: for whatever takes DLPack or `__cuda_array_interface__`. They live as long
+    as this object, or what was made of it by DLPack, whether the engine is closed or not."""
+
+    @property
+    def row_splits(self) -> memoryview:
+        """uint64 ("Q") on the host, one more than there are texts: row i is `ids[row_splits[i]:row_splits[i + 1]]`."""
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]: ...
+    def __len__(self) -> int: ...
+    def __dlpack__(
+        self, *, stream: Any = None, max_version: Any = None, dl_device: Any = None, copy: bool | None = None
+    ) -> Any: ...
+    def __dlpack_device__(self) -> tuple[int, int]: ...
+
+@final
+class GpuEngine:
+    """One program on one device, for any number of threads.
+
+    The ids are those of the CPU engine for every text: it redoes what a kernel flags, and after a fault of the device
+    whatever is not done. In a forked child, after `close` and after the device is lost it serves alone, and results say
+    so (`backend`).
+    """
+
+    def __init__(
+        self,
+        program: Program,
+        cubin: bytes,
+        *,
+        device: int = 0,
+        lanes: int = 2,
+        lane_bytes: int = ...,
+        driver: str | None = None,
+    ) -> None:
+        """`lanes`: chunks that are on their way at once, 8 at most. `lane_bytes`: text of a chunk, 16 MiB unless told;
+        halved until it fits the free memory. `driver`: path of libcuda; None: the system's. Raises GpuError."""
+    def encode(self, text: _Text, add_special_tokens: bool = False, plain: bool = False) -> Encoding: ...
+    def encode_batch(
+        self, texts: Iterable[_Text], add_special_tokens: bool = False, plain: bool = False
+    ) -> EncodingBatch:
+        """Errors as those of `EncoderBase.encode_batch`, of the first item that has one."""
+    def encode_on_device(self, texts: Iterable[_Text], add_special_tokens: bool = False, plain: bool = False) -> GpuIds:
+        """The ids of all texts in memory of the device, complete when the call returns, whatever stream reads them then.
+        Special tokens of a template cost two small copies a text. Raises GpuError where the device does not serve."""
+    def time(self, texts: Iterable[_Text]) -> dict[str, float]:
+        """Milliseconds of one run of as many texts as fit a chunk, by step: h2d, each kernel, d2h. Raises GpuError."""
+    def facts(self) -> dict[str, Any]:
+        """Those of `gpu_device`; `index`, `multiprocessors`; `kernels` with registers, local and shared bytes and
+        resident blocks of each; `lanes`, `lane_bytes`; bytes of tables, of the device in all, and page-locked."""
+    def counters(self) -> dict[str, Any]:
+        """`texts`, `bytes`; `device_texts`, all of whose ids came from the device; `device_documents`, `chunks`; `redone`
+        by the CPU engine, by reason code; `uncut` and `fallen`, documents that nothing cut and that a fault left;
+        `faults`, and the `last_fault` as `code` and `message` or None."""
+    @property
+    def is_open(self) -> bool:
+        """Whether the device serves."""
+    def close(self) -> None:
+        """Gives back what is on the device, when the calls that use it have ended."""
+
 def build_facts() -> dict[str, Any]: ...
 
 class UnsuitableProgram(ValueError):
@@ -287,6 +357,7 @@ def transition_monoid(table: bytes, n_class: int, n_states: int, start: int) -> 
     segment begins in `start`: n_elements; of_class, of_first: the element of each class, inside a segment and at its begin;
     compose: [a * n_elements + b] a, then b; state: where each leads from `start`; functions: what each does, by state. None
     where there are more than 255."""
+
 def build_bpe(
     raw: list[bytes],
     strings: list[bytes],

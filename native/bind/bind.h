@@ -70,6 +70,7 @@ void register_boundary_mutants(nanobind::module_& m);
 void register_build_facts(nanobind::module_& m);
 void register_gpu_tables(nanobind::module_& m);
 void register_arguments(nanobind::module_& m);
+void register_gpu(nanobind::module_& m);
 bool register_encoding(PyObject* module);
 bool register_encoding_batch(PyObject* module);
 bool register_encoder(PyObject* module);

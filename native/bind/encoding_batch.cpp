@@ -96,8 +96,10 @@ PyObject* item(PyObject* self, Py_ssize_t i) {
   if (i < 0 || i >= b->rows) return PyErr_SetString(PyExc_IndexError, "EncodingBatch index out of range"), nullptr;
   if (b->encodings != nullptr) return Py_NewRef(PyTuple_GET_ITEM(b->encodings, i));
   const std::uint64_t begin = b->row_splits[i];
-  return new_encoding_row(self, b->ids + begin, std::size_t(b->row_splits[i + 1] - begin), b->program,
-                          PyTuple_GET_ITEM(b->texts, i), b->options);
+  PyObject* const row = new_encoding_row(self, b->ids + begin, std::size_t(b->row_splits[i + 1] - begin), b->program,
+                                         PyTuple_GET_ITEM(b->texts, i), b->options);
+  if (row != nullptr) Py_SETREF(as_encoding(row)->backend, Py_NewRef(b->backend));
+  return row;
 }
 
 PyObject* subscript(PyObject* self, PyObject* key) {

@@ -17,6 +17,7 @@ NB_MODULE(_native, m) {
   register_build_facts(m);
   register_gpu_tables(m);
   register_arguments(m);
+  register_gpu(m);
   if (!register_encoding(m.ptr()) || !register_encoding_batch(m.ptr()) || !register_encoder(m.ptr()) ||
       !register_session(m.ptr()))
     throw nanobind::python_error();

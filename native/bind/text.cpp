@@ -51,6 +51,23 @@ Ref take_text(PyObject* object, Py_ssize_t item) {
   return Ref();
 }
 
+Ref take_texts(PyObject* texts) {
+  if (PyUnicode_Check(texts) || PyBytes_Check(texts) || PyByteArray_Check(texts)) {
+    PyErr_Format(PyExc_TypeError, "expected several texts, not one %.100s", Py_TYPE(texts)->tp_name);
+    return Ref();
+  }
+  Ref items(PySequence_Tuple(texts));
+  if (!items) return Ref();
+  const Py_ssize_t n = PyTuple_GET_SIZE(items.get());
+  Ref taken(PyTuple_New(n));
+  for (Py_ssize_t i = 0; taken && i < n; ++i) {
+    Ref text = take_text(PyTuple_GET_ITEM(items.get(), i), i);
+    if (!text) return Ref();
+    PyTuple_SET_ITEM(taken.get(), i, text.release());
+  }
+  return taken;
+}
+
 TextBuffer::~TextBuffer() { std::free(data_); }
 
 char* TextBuffer::reserve(std::size_t bytes) {

@@ -18,6 +18,8 @@ struct TextFault {
 
 // An exact str or exact bytes with the content of `object`, or null with TypeError set.
 Ref take_text(PyObject* object, Py_ssize_t item = -1);
+// Of several: a tuple of them, or null with an error set.
+Ref take_texts(PyObject* texts);
 
 // Reused memory for transcoded text; trim() gives it back above 1 MiB.
 class TextBuffer {

@@ -1,0 +1,171 @@
+// Opening and closing an engine, and who may use its lanes.
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "engine.h"
+#include "engine_resources.h"
+#include "tables.h"
+
+namespace toktier::gpu {
+
+namespace {
+
+constexpr unsigned kMostLanes = 8;
+constexpr std::size_t kLeastLane = std::size_t(1) << 20;  // bytes: where not even this fits, a device is of no use
+
+// Documents for which a lane has room: with shorter ones on average, a chunk is full before its text is.
+std::size_t lane_documents(std::size_t lane_bytes) { return lane_bytes / 16 + 64; }
+
+// As much text a lane as was asked for, or the largest half, quarter, ... of it for which there is memory.
+std::size_t fitting_lane(std::size_t asked, unsigned lanes, std::size_t free) {
+  asked = std::clamp<std::size_t>(asked, TT_TILE_BYTES, TT_MAX_CHUNK);
+  const std::size_t budget = free - free / 8;  // others allocate too
+  for (std::size_t bytes = asked; bytes >= std::min(asked, kLeastLane); bytes /= 2)
+    if (lanes * Lane::device_bytes(bytes, lane_documents(bytes)) <= budget) return bytes;
+  throw GpuError(Fault::out_of_memory, "the device has " + std::to_string(free >> 20) + " MiB free, too little for " +
+                                           std::to_string(lanes) + " lanes");
+}
+
+DeviceTables tables_of(const Program& program) {
+  try {
+    return make_device_tables(program);
+  } catch (const Unsuitable& unsuitable) {
+    throw GpuError(Fault::unsuitable_program, unsuitable.what);
+  }
+}
+
+}  // namespace
+
+Engine::Resources::~Resources() {
+  const Driver& driver = device->driver();
+  const bool current = driver.cuCtxPushCurrent.attempt(device->context()) == kCudaSuccess;
+  lanes.clear();
+  table_memory = {};
+  CuContext before;
+  if (current) driver.cuCtxPopCurrent.attempt(&before);
+}
+
+Engine::Engine(std::shared_ptr<const Program> program, ContextPool& contexts, const std::string& cubin,
+               const EngineOptions& options)
+    : program_(std::move(program)), contexts_(contexts), workers_(std::max(1u, options.workers)), process_(getpid()) {
+  try {
+    open(cubin, options);
+  } catch (const GpuError& error) {
+    if (error.fault() != Fault::launch_failed) throw;
+    throw GpuError(Fault::load_failed, error.what());
+  }
+  state_ = State::open;
+}
+
+void Engine::open(const std::string& cubin, const EngineOptions& options) {
+  const DeviceTables tables = tables_of(*program_);
+  auto made = std::make_unique<Resources>(
+      std::make_shared<const Device>(std::make_unique<const Driver>(options.driver), options.device, cubin));
+  const Device& device = *made->device;
+  const Driver& driver = device.driver();
+  const CurrentContext current(driver, device.context());
+  made->table_memory = allocate_device(driver, tables.image.size());
+  driver.cuMemcpyHtoD(made->table_memory.get(), tables.image.data(), tables.image.size());
+  made->tables = tables_at(tables.image.data(), made->table_memory.get());
+
+  facts_.driver_version = driver.version();
+  facts_.device = device.facts();
+  for (tt_u32 k = 0; k < TT_KERNEL_COUNT; ++k) facts_.kernels[k] = device.kernel(TtKernel(k));
+  facts_.lanes = std::clamp(options.lanes, 1u, kMostLanes);
+  facts_.lane_bytes = fitting_lane(options.lane_bytes, facts_.lanes, device.free_bytes());
+  facts_.lane_documents = lane_documents(facts_.lane_bytes);
+  facts_.table_bytes = tables.image.size();
+  facts_.device_bytes = facts_.table_bytes + facts_.lanes * Lane::device_bytes(facts_.lane_bytes, facts_.lane_documents);
+  facts_.host_bytes = facts_.lanes * Lane::host_bytes(facts_.lane_bytes, facts_.lane_documents);
+  for (unsigned k = 0; k < facts_.lanes; ++k) {
+    made->lanes.push_back(std::make_unique<Lane>(device, facts_.lane_bytes, facts_.lane_documents));
+    idle_.push_back(made->lanes.back().get());
+  }
+  resources_ = std::move(made);
+}
+
+// In a child, what the parent holds is left as it lies.
+Engine::~Engine() {
+  close();
+  if (forked()) static_cast<void>(resources_.release());
+}
+
+void Engine::close() noexcept {
+  if (forked()) return;
+  std::unique_lock<std::mutex> lock(guard_);
+  state_ = State::closed;
+  changed_.notify_all();
+  changed_.wait(lock, [this] { return calls_ == 0; });
+  idle_.clear();
+  resources_.reset();
+}
+
+bool Engine::forked() const { return getpid() != process_; }
+
+bool Engine::is_open() const { return !forked() && state_ == State::open; }
+
+bool Engine::enter() {
+  if (forked()) return false;
+  const std::lock_guard<std::mutex> lock(guard_);
+  if (state_ != State::open) return false;
+  ++calls_;
+  return true;
+}
+
+void Engine::leave() {
+  const std::lock_guard<std::mutex> lock(guard_);
+  if (--calls_ == 0) changed_.notify_all();
+}
+
+Lane* Engine::take(bool wait) {
+  std::unique_lock<std::mutex> lock(guard_);
+  if (wait) changed_.wait(lock, [this] { return !idle_.empty() || state_ != State::open; });
+  if (idle_.empty() || state_ != State::open) return nullptr;
+  Lane* const lane = idle_.back();
+  idle_.pop_back();
+  return lane;
+}
+
+void Engine::give_back(Lane* lane) {
+  const std::lock_guard<std::mutex> lock(guard_);
+  idle_.push_back(lane);
+  changed_.notify_all();
+}
+
+void Engine::note(const GpuError& error) {
+  ++counters_.faults;
+  const std::lock_guard<std::mutex> lock(guard_);
+  if (state_ != State::lost) last_fault_ = error;  // what comes after a loss only follows from it
+  if (error.fault() != Fault::device_lost) return;
+  if (state_ == State::open) state_ = State::lost;
+  changed_.notify_all();
+}
+
+GpuError Engine::refusal() const {
+  if (forked()) return {Fault::forked, "the engine was opened by the parent of this process"};
+  return {Fault::closed, state_ == State::lost ? "the engine is closed: its device is lost" : "the engine is closed"};
+}
+
+std::optional<GpuError> Engine::last_fault() const {
+  if (forked()) return refusal();
+  const std::lock_guard<std::mutex> lock(guard_);
+  return last_fault_;
+}
+
+Engine::Entered::Entered(Engine& engine) : engine_(engine), entered_(engine.enter()) {
+  if (!entered_) return;
+  try {
+    const Device& device = *engine.resources_->device;
+    current_.emplace(device.driver(), device.context());
+  } catch (const GpuError& error) {
+    engine.note(error);
+  }
+}
+
+Engine::Entered::~Entered() {
+  current_.reset();
+  if (entered_) engine_.leave();
+}
+
+}  // namespace toktier::gpu
