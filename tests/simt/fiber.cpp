@@ -6,6 +6,8 @@
 
 #ifdef SIMT_TSAN
 #include <sanitizer/tsan_interface.h>
+
+#include <atomic>
 #endif
 #ifdef SIMT_ASAN
 #include <sanitizer/asan_interface.h>
@@ -47,6 +49,20 @@ namespace {
 
 constexpr tt_u64 GUARD_BEGIN = 1u << 16, STACK_BEGIN = 1u << 17;  // in a region; multiples of any page
 static_assert(COLOURS * COLOUR_BYTES <= GUARD_BEGIN && STACK_BEGIN < REGION_BYTES / 2, "regions");
+
+#ifdef SIMT_TSAN
+// ThreadSanitizer gives the number of a fiber that it has forgotten to a new one, and whoever is ordered after the new one is
+// then taken to be ordered after the old one too. Numbers are kept for 3 blocks, so that a race with a block that ended before is
+// still seen; each costs a megabyte.
+constexpr std::size_t FIBERS_KEPT = 3 * 128;
+
+std::atomic<void*> kept[FIBERS_KEPT];
+std::atomic<std::size_t> ended{0};
+
+void destroy_later(void* fiber) {
+  if (void* const oldest = kept[ended++ % FIBERS_KEPT].exchange(fiber)) __tsan_destroy_fiber(oldest);
+}
+#endif
 
 tt_u64 colour(const void* region) { return reinterpret_cast<tt_u64>(region) / REGION_BYTES % COLOURS * COLOUR_BYTES; }
 
@@ -122,7 +138,7 @@ void Context::end([[maybe_unused]] void* launch) {
   __tsan_switch_to_fiber(tsan_, __tsan_switch_to_fiber_no_sync);
   __tsan_release(launch);
   __tsan_switch_to_fiber(caller, __tsan_switch_to_fiber_no_sync);
-  __tsan_destroy_fiber(tsan_);
+  destroy_later(tsan_);
 #endif
 }
 

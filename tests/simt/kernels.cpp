@@ -1,6 +1,7 @@
 // The kernels of kernels/toktier.cu as functions of this process, by name.
 #include "toktier.cu"
 
+#include <cstdio>
 #include <cstring>
 
 #include "launch.h"
@@ -23,6 +24,10 @@ const SimtKernel* simt_kernel(const char* name) {
 
 int simt_launch(const SimtKernel& kernel, std::uint32_t blocks, std::uint32_t threads, const TtGpuParams& params,
                 const SimtOptions& options, char* report, std::size_t report_bytes) {
-  if (threads > TT_TILE_THREADS) threads = 0;  // __launch_bounds__: refused, as a driver would
+  if (threads > TT_TILE_THREADS) {  // as a driver would
+    std::snprintf(report, report_bytes, "kernel %s has launch bounds of %u threads and cannot be launched with %u", kernel.name,
+                  TT_TILE_THREADS, threads);
+    return SIMT_REFUSED;
+  }
   return simt_launch(kernel.name, kernel.entry, params, blocks, threads, options, report, report_bytes);
 }

@@ -26,6 +26,13 @@ constexpr bool FRESH_MEMORY = true;
 constexpr bool FRESH_MEMORY = false;
 #endif
 
+#ifdef SIMT_ASAN
+// All blocks of a process have the same shared variables (simt.h).
+constexpr bool ONE_RESIDENT = true;
+#else
+constexpr bool ONE_RESIDENT = false;
+#endif
+
 // Stacks of TT_TILE_THREADS or fewer threads are used again: a launch costs two threads, not 256 mappings.
 class StackStore {
  public:
@@ -134,7 +141,9 @@ int simt_run(const char* name, void (*body)(const void*), const void* argument, 
                   blocks, threads, options.resident_blocks);
     return SIMT_REFUSED;
   }
-  const tt_u32 resident = std::min(options.resident_blocks, blocks);
+  static std::mutex alone;
+  const std::unique_lock<std::mutex> lock = ONE_RESIDENT ? std::unique_lock(alone) : std::unique_lock<std::mutex>();
+  const tt_u32 resident = ONE_RESIDENT ? 1 : std::min(options.resident_blocks, blocks);
   Grid grid{Launch(resident), options.seed, std::vector<tt_u32>(blocks)};
   grid.launch.name = name;
   grid.launch.body = body;

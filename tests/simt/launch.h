@@ -9,7 +9,7 @@ struct TtGpuParams;
 
 struct SimtOptions {
   std::uint64_t seed = 1;             // order of threads at every point where they may change places, and the poison
-  std::uint32_t resident_blocks = 2;  // run at once, each in a thread of its own; with 1, a seed gives one order
+  std::uint32_t resident_blocks = 2;  // run at once, each in a thread of its own; 1: a seed gives one order; always 1 under ASan
   bool shuffled_blocks = false;       // blocks begin in an order drawn by the seed instead of ascending
 };
 

@@ -132,6 +132,17 @@ TT_KERNEL(THREADS) shared_beyond(DemoParams p) {
   p.out[base + t] = tile[t];
 }
 
+// The same through a pointer, which has no bounds to be checked.
+TT_DEV void put(tt_u32* row, tt_u32 at, tt_u32 value) { row[at] = value; }
+
+TT_KERNEL(THREADS) shared_past_end(DemoParams p) {
+  TT_SHARED tt_u32 tile[THREADS];
+  const tt_u32 base = tt_block() * THREADS, t = tt_thread();
+  put(tile, TT_FAULT(shared_past_end) ? t + 1 : t, p.in[base + t]);
+  tt_barrier();
+  p.out[base + t] = tile[t];
+}
+
 // How many of each remainder of 8.
 TT_KERNEL(THREADS) unwritten_shared(DemoParams p) {
   TT_SHARED tt_u32 count[8];

@@ -53,9 +53,13 @@ T exchange(Operation operation, tt_u32 lanes, T value, tt_u32 from, Place place)
 
 #define TT_DEV inline
 #define TT_KERNEL(threads) extern "C" void
-// One copy a block, because each resident block has a thread of the operating system; poisoned before each block
-// (shared_memory.h).
+// Poisoned before each block (shared_memory.h). One copy for each resident block, which has a thread of the operating system to
+// itself; under AddressSanitizer, which guards ordinary variables only, one copy, and one resident block.
+#ifdef SIMT_ASAN
+#define TT_SHARED static __attribute__((section("simt_shared")))
+#else
 #define TT_SHARED static thread_local
+#endif
 
 // true where this unit is compiled with -DTT_PLANT_name
 #define TT_FAULT(name) TT_SIMT_IS_ONE(TT_PLANT_##name)

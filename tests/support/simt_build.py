@@ -41,7 +41,8 @@ class Variant:
     environment: tuple[tuple[str, str], ...] = ()
 
 
-_UNDEFINED = ("-fsanitize=undefined", "-fno-sanitize-recover=undefined")
+_SHARED_TOO = ("-fsanitize-sections=simt_shared",)  # where simt.h puts shared variables
+_UNDEFINED = ("-fsanitize=undefined", "-fno-sanitize=object-size", "-fno-sanitize-recover=undefined")
 VARIANTS = {
     "plain": Variant(("-O2",)),
     "ucontext": Variant(("-O2",), ("-DSIMT_UCONTEXT",)),  # as on processors without a switch of their own in fiber.cpp
@@ -52,9 +53,9 @@ VARIANTS = {
         ("-fsanitize=thread",),
         (("TSAN_OPTIONS", "halt_on_error=1:exitcode=66:report_signal_unsafe=0"),),
     ),
-    # Memory beyond a buffer, indices beyond an array (shared ones too), addresses that a GPU refuses as misaligned.
+    # Memory beyond a buffer or a shared variable, indices beyond an array, addresses that a GPU refuses as misaligned.
     "asan": Variant(
-        ("-O1", "-fno-omit-frame-pointer", "-fsanitize=address", *_UNDEFINED),
+        ("-O1", "-fno-omit-frame-pointer", "-DSIMT_ASAN", "-fsanitize=address", *_SHARED_TOO, *_UNDEFINED),
         ("-DSIMT_ASAN",),
         ("-fsanitize=address,undefined",),
         (("ASAN_OPTIONS", "detect_leaks=0:exitcode=67"), ("UBSAN_OPTIONS", "print_stacktrace=1:exitcode=68")),
