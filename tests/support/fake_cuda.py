@@ -26,7 +26,8 @@ DRIVER_CALLS: tuple[str, ...] = tuple(re.findall(r"^  X\((cu\w+), cu\w+,", _DECL
 
 class FakeCuda:
     def __init__(self) -> None:
-        self.path = str(simt_build.build_library("fakecuda", [simt_build.TOKTIER, simt_build.SIMT / "fake_cuda.cpp"]))
+        sources = [simt_build.SIMT / f"fake_cuda{part}.cpp" for part in ("", "_control", "_state")]
+        self.path = str(simt_build.build_library("fakecuda", [simt_build.TOKTIER, *sources]))
         self._library = ctypes.CDLL(self.path)
         for name in ("fake_cuda_calls", "fake_cuda_get"):
             getattr(self._library, name).restype = ctypes.c_longlong
