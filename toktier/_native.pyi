@@ -358,6 +358,12 @@ def transition_monoid(table: bytes, n_class: int, n_states: int, start: int) -> 
     compose: [a * n_elements + b] a, then b; state: where each leads from `start`; functions: what each does, by state. None
     where there are more than 255."""
 
+def gpu_abi() -> tuple[int, ...]:
+    """The words that `tt_abi` of a cubin must hold (kernels/device/abi.h)."""
+
+def gpu_kernels() -> tuple[str, ...]:
+    """Names of the kernels that are launched."""
+
 def build_bpe(
     raw: list[bytes],
     strings: list[bytes],

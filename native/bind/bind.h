@@ -69,6 +69,7 @@ void register_coverage(nanobind::module_& m);
 void register_boundary_mutants(nanobind::module_& m);
 void register_build_facts(nanobind::module_& m);
 void register_gpu_tables(nanobind::module_& m);
+void register_gpu_abi(nanobind::module_& m);
 void register_arguments(nanobind::module_& m);
 void register_gpu(nanobind::module_& m);
 bool register_encoding(PyObject* module);

@@ -16,6 +16,7 @@ NB_MODULE(_native, m) {
   register_boundary_mutants(m);
   register_build_facts(m);
   register_gpu_tables(m);
+  register_gpu_abi(m);
   register_arguments(m);
   register_gpu(m);
   if (!register_encoding(m.ptr()) || !register_encoding_batch(m.ptr()) || !register_encoder(m.ptr()) ||
