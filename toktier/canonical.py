@@ -31,6 +31,9 @@ TAG_STORE_STATE = "toktier.store-state.v1"
 TAG_STORE_IDS = "toktier.store-ids.v1"
 TAG_STORE_TEXT = "toktier.store-text.v1"
 TAG_STORE_POINT = "toktier.store-point.v1"
+TAG_KERNEL_SOURCES = "toktier.kernel-sources.v1"
+TAG_KERNEL_DIGESTS = "toktier.kernel-digests.v1"
+TAG_CUBIN_KEY = "toktier.cubin-key.v1"
 
 EVIDENCE_UNDIGESTED = ("digest", "environment")  # of an evidence document: time, host and speed are no findings
 

@@ -22,14 +22,17 @@ from toktier.artifacts.pins import TOKENIZER_FILE  # noqa: E402
 from toktier.artifacts.siblings import SAME_BYTES, Basis  # noqa: E402
 from toktier.errors import RegistryInvalid  # noqa: E402
 from toktier.evidence import registry, registry_entry  # noqa: E402
+from toktier.gpu import digests  # noqa: E402
 
 TABLES = ("artifact_pins", "siblings", "family_licences")  # what each says of the others is checked too
 REGISTRY = "support_registry"
+KERNELS = "kernel_digests"
 _PARSERS = {
     "artifact_pins": pins.parse_pins,
     "siblings": siblings.parse_siblings,
     "family_licences": licences.parse_licences,
     REGISTRY: registry.parse_registry,
+    KERNELS: digests.parse_digests,
 }
 
 
@@ -37,7 +40,7 @@ def problems(tables: Path) -> list[str]:
     """Everything that does not hold, one sentence each."""
     found: list[str] = []
     documents: dict[str, Any] = {}
-    for name in (*TABLES, REGISTRY):
+    for name in (*TABLES, REGISTRY, KERNELS):
         path = tables / f"{name}.json"
         try:
             data = path.read_bytes()

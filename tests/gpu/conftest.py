@@ -1,4 +1,4 @@
-"""The fake driver for each test: as it was loaded before, nothing left behind afterwards."""
+"""The fake driver for each test: as it was loaded before, nothing left behind afterwards. And a host that compiles."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.support.fake_cuda import FakeCuda, fake_cuda
+from tests.support.kernel_host import fake, installation  # noqa: F401
 
 
 @pytest.fixture

@@ -23,7 +23,7 @@ Change = Callable[[dict[str, Any]], Any]
 def tables(tmp_path: Path) -> Path:
     copy = tmp_path / "tables"
     copy.mkdir()
-    for name in ("artifact_pins", "siblings", "family_licences", "support_registry"):
+    for name in ("artifact_pins", "siblings", "family_licences", "support_registry", "kernel_digests"):
         shutil.copy(ROOT / "tables" / f"{name}.json", copy)
     shutil.copytree(ROOT / "tables" / "schemas", copy / "schemas")
     return copy
