@@ -27,6 +27,7 @@ VERBS: dict[str, tuple[str, str, str]] = {
     "artifacts": ("toktier_cli.app", "ARTIFACTS", "Bring, check and remove pinned tokenizers"),
     "certify": ("toktier_cli.app", "CERTIFY", "Compare a backend with the reference and write evidence"),
     "inspect": ("toktier_cli.verbs.inspect", "inspect", "What is pinned, or what a tokenizer.json is"),
+    "gpu": ("toktier_cli.app", "GPU", "Kernels for GPUs: compile them here, see what there is"),
     "session": ("toktier_cli.app", "SESSION", "Sessions that programs keep in a store"),
     "bench": ("toktier_cli.verbs.bench", "bench", "Speed on this machine, beside the reference"),
     "doctor": ("toktier_cli.verbs.doctor", "doctor", "What will run here, and why not faster"),
@@ -69,6 +70,11 @@ SESSION: dict[str, tuple[str, str, str]] = {
     "remove": ("toktier_cli.verbs.session", "remove", "Remove sessions, also damaged ones"),
     "verify": ("toktier_cli.verbs.session", "verify", "Prove what a store holds"),
     "compact": ("toktier_cli.verbs.session", "compact", "Merge small rows and give space back"),
+}
+GPU: dict[str, tuple[str, str, str]] = {
+    "compile": ("toktier_cli.verbs.gpu", "compile_", "Compile kernels with NVRTC and keep them"),
+    "list": ("toktier_cli.verbs.gpu", "list_", "Kernels of the installation, and those compiled here"),
+    "clean": ("toktier_cli.verbs.gpu", "clean", "Remove what was compiled here"),
 }
 CONFIG: dict[str, tuple[str, str, str]] = {
     "show": ("toktier_cli.verbs.config", "show", "Settings of this run"),

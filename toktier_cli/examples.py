@@ -72,6 +72,13 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
     "certify forget": (("toktier certify forget tokenizer.json", "the reference serves it again"),),
     "certify replay": (("toktier certify replay failures/0001.json", "does it still differ"),),
     "certify diff": (("toktier certify diff old.json new.json", "what changed between two runs"),),
+    "gpu compile": (
+        ("toktier gpu compile --all-archs", "for every architecture, on a host without a device too"),
+        ("toktier gpu compile --arch sm_90 --arch sm_100 --json", "for two of them, as JSON"),
+        ("toktier gpu compile --arch sm_90 --accept-uncertified-jit", "with an NVRTC whose kernels are not listed"),
+    ),
+    "gpu list": (("toktier gpu list", "what was shipped and what was compiled here"),),
+    "gpu clean": (("toktier gpu clean", "free its space"),),
     "session list": (
         ("toktier session list", "the sessions of the store that the settings name"),
         ("toktier session list --store /srv/chats --all --json", "of another one, with those that have no name, as JSON"),

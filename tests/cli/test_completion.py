@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.command import check_document, environment, run, run_here
-from toktier_cli.app import ARTIFACTS, SESSION, VERBS
+from toktier_cli.app import ARTIFACTS, GPU, SESSION, VERBS
 from toktier_cli.verbs import completion
 from toktier_cli.verbs.completion import SHELLS
 
@@ -32,7 +32,17 @@ def test_the_verb_prints_the_script(
 @pytest.mark.parametrize("shell", SHELLS)
 def test_every_verb_and_option_is_known_and_nothing_is_started(shell: str) -> None:
     text = script(shell)
-    for word in (*VERBS, *ARTIFACTS, *SESSION, "qwen3_8b", "require_accelerated", "fast_cpu", "exit-codes"):
+    for word in (
+        *VERBS,
+        *ARTIFACTS,
+        *GPU,
+        *SESSION,
+        "sm_90",
+        "qwen3_8b",
+        "require_accelerated",
+        "fast_cpu",
+        "exit-codes",
+    ):
         assert word in text
     for option in ("family", "no-tokenizer-fallback", "json", "home", "recursive", "origin", "as"):
         assert f"--{option}" in text or f"-l {option} " in text
@@ -55,6 +65,7 @@ TYPED = [
     (["--json", "artifacts", "fetch", "qwen3_8"], ["qwen3_8b"], ["toktier_mini"]),
     (["certify", "me"], ["merge"], ["run"]),
     (["certify", "toktier_m"], ["toktier_mini"], []),
+    (["gpu", "compile", "--arch", "sm_1"], ["sm_100", "sm_120"], ["sm_90"]),
     (["session", "re"], ["remove"], ["list"]),
     (["session", "remove", "--"], ["--store", "--anonymous"], ["--all"]),
     (["completion", "z"], ["zsh"], []),

@@ -16,7 +16,7 @@ from tests.support.material import ROOT
 from toktier.artifacts.pins import shipped_pins
 from toktier.errors import ExitCode, error_codes
 from toktier.version import VERSION
-from toktier_cli.app import ARTIFACTS, CERTIFY, CONFIG, SESSION, VERBS
+from toktier_cli.app import ARTIFACTS, CERTIFY, CONFIG, GPU, SESSION, VERBS
 
 MINI = ("--family", "toktier_mini")
 
@@ -85,6 +85,11 @@ LINES: list[tuple[tuple[str, ...], int]] = [
     (("certify", "forget", "toktier_mini"), 3),
     (("certify", "replay", "absent.json"), 3),
     (("certify", "diff", "a.json", "b.json"), 3),
+    (("gpu",), 2),
+    (("gpu", "compile", "--arch", "sm_42"), 2),
+    (("gpu", "compile", "--arch", "sm_90", "--all-archs"), 2),
+    (("gpu", "list"), 0),
+    (("gpu", "clean"), 0),
     (("session",), 2),
     (("session", "list"), 3),
     (("session", "list", "--all"), 3),
@@ -165,6 +170,7 @@ def test_every_verb_is_tried_above() -> None:
     tried = {line[0] for line, _ in LINES if line} | {" ".join(line[:2]) for line, _ in LINES}
     assert set(VERBS) <= tried
     assert {f"certify {v}" for v in CERTIFY} | {f"session {v}" for v in SESSION} <= tried
+    assert {f"gpu {v}" for v in GPU} <= tried
     assert {f"artifacts {v}" for v in ARTIFACTS} | {f"config {v}" for v in CONFIG} <= tried
 
 

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from tests.cli.command import run_here
-from toktier_cli.app import ARTIFACTS, CERTIFY, CONFIG, SESSION, VERBS, root
+from toktier_cli.app import ARTIFACTS, CERTIFY, CONFIG, GPU, SESSION, VERBS, root
 from toktier_cli.examples import EXAMPLES
 from toktier_cli.invocation import take_global_options
 
-GROUPS = {"artifacts": ARTIFACTS, "certify": CERTIFY, "session": SESSION, "config": CONFIG}
+GROUPS = {"artifacts": ARTIFACTS, "certify": CERTIFY, "gpu": GPU, "session": SESSION, "config": CONFIG}
 PATHS = [
     *(verb for verb in VERBS if verb not in GROUPS),
     *(f"{group} {verb}" for group, verbs in GROUPS.items() for verb in verbs),

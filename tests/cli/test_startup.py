@@ -55,6 +55,7 @@ def test_version_needs_no_framework(tmp_path: Path) -> None:
         ["help", "exit-codes"],
         ["config", "show"],
         ["session", "list"],
+        ["gpu", "compile", "--help"],
         ["doctor", "--json"],
         ["encode", "--family", "toktier_mini", "--policy", "supported", "hello"],
         ["count", "--family", "toktier_mini", "--policy", "supported", "README.md"],

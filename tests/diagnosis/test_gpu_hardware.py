@@ -15,6 +15,8 @@ from toktier.diagnosis.checks import selected
 from toktier.diagnosis.context import Context
 from toktier.diagnosis.model import Row
 from toktier.diagnosis.runner import run
+from toktier.gpu.cubin_cache import CubinCache
+from toktier.gpu.digests import shipped_digests
 
 pytestmark = [
     pytest.mark.unsanitized,
@@ -120,14 +122,61 @@ def test_a_device_on_the_bus_without_a_driver(tmp_path: Path) -> None:
     assert not gpu_hardware.present(Context(system=tmp_path))
 
 
-def test_binding_and_nvrtc_by_their_distributions(tmp_path: Path, library: Path) -> None:
+def site_with(tmp_path: Path, *distributions: str) -> Path:
+    """An import path with a toolchain, and the distributions that it is said to be of."""
     site = tmp_path / "site"
-    for name in ("cuda_bindings-13.0.1.dist-info", "nvidia_cuda_nvrtc_cu12-12.8.93.dist-info"):
-        (site / name).mkdir(parents=True)
-    given = Context(config=Config(home=tmp_path), system=tmp_path, import_path=(str(site),))
+    for name in distributions:
+        (site / f"{name}.dist-info").mkdir(parents=True)
+    for place, files in (
+        ("cuda/bindings", ("nvrtc.abi3.so",)),
+        ("nvidia/cu13/lib", ("libnvrtc.so.13", "libnvrtc-builtins.so.13.5")),
+    ):
+        (site / place).mkdir(parents=True)
+        for file in files:
+            (site / place / file).touch()
+    return site
+
+
+def test_binding_and_nvrtc_by_their_distributions(tmp_path: Path) -> None:
+    site = site_with(tmp_path, "cuda_bindings-13.0.1", "nvidia_cuda_nvrtc_cu12-12.8.93")
+    given = Context(config=Config(home=tmp_path), system=tmp_path, import_path=(str(site),), environ={})
     found = rows(given)
     assert found["gpu.binding"].finding.facts == {"cuda_available": True, "cuda_binding": {"cuda-bindings": "13.0.1"}}
     nvrtc = found["gpu.nvrtc"].finding.facts
     assert nvrtc["jit_toolchain_observed"] == "nvidia-cuda-nvrtc-cu12 12.8.93"
     assert nvrtc["automatic_gpu_delivery"] == "jit"
-    assert nvrtc["jit_toolchain_satisfied"] is False  # nothing is judged yet
+    assert nvrtc["jit_toolchain_satisfied"] is False  # what it makes is not listed
+
+
+def test_an_nvrtc_whose_kernels_are_listed_satisfies(tmp_path: Path) -> None:
+    listed = shipped_digests().builds[0]
+    site = site_with(tmp_path, f"{listed.distribution.replace('-', '_')}-{listed.version}")
+    given = Context(config=Config(home=tmp_path), system=tmp_path, import_path=(str(site),), environ={})
+    nvrtc = rows(given)["gpu.nvrtc"].finding.facts
+    assert f"{listed.distribution}=={listed.version}" in nvrtc["jit_toolchain_constraint"].split(" or ")
+    assert nvrtc["jit_toolchain_satisfied"] is True
+    for file in (site / "cuda" / "bindings").iterdir():
+        file.unlink()
+    nvrtc = rows(Context(config=Config(home=tmp_path), system=tmp_path, import_path=(str(site),), environ={}))[
+        "gpu.nvrtc"
+    ]
+    assert nvrtc.finding.facts["jit_toolchain_satisfied"] is False  # nothing can call it
+    assert nvrtc.finding.facts["automatic_gpu_delivery"] is None
+
+
+def test_an_nvrtc_of_the_system_is_told_by_its_place(tmp_path: Path) -> None:
+    place = tmp_path / "usr" / "local" / "cuda-13.1" / "lib64"
+    place.mkdir(parents=True)
+    for file in ("libnvrtc.so.13", "libnvrtc-builtins.so.13.1"):
+        (place / file).touch()
+    (tmp_path / "site" / "cuda" / "bindings").mkdir(parents=True)
+    (tmp_path / "site" / "cuda" / "bindings" / "nvrtc.py").touch()
+    given = Context(config=Config(home=tmp_path), system=tmp_path, import_path=(str(tmp_path / "site"),), environ={})
+    assert rows(given)["gpu.nvrtc"].finding.facts["jit_toolchain_observed"] == "NVRTC 13.1 (system)"
+
+
+def test_cubins_that_were_compiled_here_are_counted(tmp_path: Path) -> None:
+    given = Context(config=Config(home=tmp_path), system=tmp_path, import_path=(), environ={})
+    assert given.settings.cubins_dir is not None
+    CubinCache(given.settings.cubins_dir).store({"n": 1}, b"cubin", {})
+    assert rows(given)["gpu.cubins"].finding.facts["cubins_cached"] == 1

@@ -12,9 +12,12 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from toktier import resources
 from toktier.diagnosis.context import Context
 from toktier.diagnosis.model import Code, Finding, Reason, Remedy, Status, ok, skip
+from toktier.gpu.cubin_cache import CubinCache
+from toktier.gpu.delivery import available, prebuilt_architectures
+from toktier.gpu.digests import shipped_digests
+from toktier.gpu.toolchain import Missing, Places, Toolchain, find_toolchain
 from toktier.labels import shown
 from toktier.routing.plan import Gate, ProgramFacts, Request, plan
 from toktier.routing.probe import probe
@@ -25,7 +28,6 @@ PROBE = str(Path(__file__).with_name("gpu_probe.py"))  # run, never imported: it
 DRIVER_SECONDS = 1.5  # under the deadline of a check, so that the row can say which part did not answer
 MAX_ANSWER = 1 << 20
 GPU_MIN_BYTES = 65536  # the crossover that a load assumes when nobody measured another
-LIBRARIES = ("libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so")
 NVIDIA = "0x10de"
 BINDINGS = ("cuda-python", "cuda-bindings")
 NVRTC = ("nvidia-cuda-nvrtc", "nvidia-cuda-nvrtc-cu13", "nvidia-cuda-nvrtc-cu12")
@@ -130,33 +132,37 @@ def binding(context: Context) -> Finding:
 
 
 def nvrtc(context: Context) -> Finding:
-    """As a distribution or under the usual directories; no library is loaded."""
-    observed = next((f"{name} {version}" for name in NVRTC if (version := context.version(name)) is not None), None)
-    if observed is None:
-        system = context.system / "usr"
-        places = [*sorted(system.glob("local/cuda*/lib64")), system / "lib64", *sorted(system.glob("lib/*-linux-gnu"))]
-        library = next((path for place in places for name in LIBRARIES if (path := place / name).exists()), None)
-        observed = None if library is None else f"/{library.relative_to(context.system)}"
+    """As a distribution or a library under the usual directories; nothing is loaded. A version is satisfied when the
+    kernels that it makes are listed: which of two libraries would compile is told by the names of files alone."""
+    toolchain = context.once("gpu.toolchain", lambda: find_toolchain(_places(context)))
+    lacks_nvrtc = isinstance(toolchain, Missing) and "nvrtc" in toolchain.lacks
+    seen = None
+    if not lacks_nvrtc:
+        seen = next(((name, version) for name in NVRTC if (version := context.version(name)) is not None), None)
+    listed = [(build.distribution, build.version) for build in shipped_digests().builds]
     facts = {
-        "jit_toolchain_observed": observed,
-        "jit_toolchain_constraint": None,  # no version of it has been judged yet
-        "jit_toolchain_satisfied": False,
-        "automatic_gpu_delivery": _delivery(context, observed),
+        "jit_toolchain_observed": None if lacks_nvrtc else _observed(toolchain, seen),
+        "jit_toolchain_constraint": " or ".join(f"{name}=={version}" for name, version in listed),
+        "jit_toolchain_satisfied": isinstance(toolchain, Toolchain) and seen in listed,
+        "automatic_gpu_delivery": available(places=_places(context)),
     }
-    return skip("NVRTC is not installed", **facts) if observed is None else ok(observed, **facts)
+    observed = facts["jit_toolchain_observed"]
+    return skip("NVRTC is not installed", **facts) if observed is None else ok(str(observed), **facts)
 
 
-def _delivery(context: Context, observed: str | None) -> str | None:
-    """`auto` takes jit where NVRTC and a binding are installed, else the cubins that came with the installation."""
-    if observed is not None and any(context.version(name) is not None for name in BINDINGS):
-        return "jit"
-    return "prebuilt" if any((resources.data_root() / "kernels").glob("**/*.cubin")) else None
+def _observed(toolchain: Toolchain | Missing, seen: tuple[str, str] | None) -> str:
+    if seen is not None:
+        return " ".join(seen)
+    return f"NVRTC {toolchain.version} ({toolchain.found_via})" if isinstance(toolchain, Toolchain) else "NVRTC"
+
+
+def _places(context: Context) -> Places:
+    return Places(context.import_path, context.environ, context.system)
 
 
 def cubins(context: Context) -> Finding:
-    shipped = sum(1 for _ in (resources.data_root() / "kernels").glob("**/*.cubin"))
-    directory = context.settings.cache_dir
-    own = 0 if directory is None else sum(1 for _ in (directory / "cubins").glob("**/*.cubin"))
+    shipped, directory = len(prebuilt_architectures()), context.settings.cubins_dir
+    own = 0 if directory is None else sum(1 for _ in CubinCache(directory).entries())
     facts = {"cubins_shipped": shipped, "cubins_cached": own}
     return ok(f"{shipped} shipped, {own} compiled here", **facts) if shipped + own else skip("there are none", **facts)
 

@@ -100,6 +100,7 @@ def _global_options() -> tuple[_Option, ...]:
 
 def _values(metavar: str) -> tuple[str, ...]:
     from toktier.certify.levels import Level
+    from toktier.gpu.architectures import ARCHITECTURES
     from toktier.routing.vocabulary import AUTO, BackendId, Device, RoutingPolicy
     from toktier_cli.verbs.encode import FORMATS
 
@@ -111,6 +112,7 @@ def _values(metavar: str) -> tuple[str, ...]:
         "BACKEND": (AUTO, *BackendId),
         "FORMAT": FORMATS,
         "LEVEL": tuple(Level),
+        "ARCH": ARCHITECTURES,
     }.get(metavar, ())
 
 
