@@ -1,6 +1,6 @@
 """`toktier gpu`: compiling without a device, what is refused with which exit code, what is kept, listed and removed."""
 
-# ruff: noqa: F811 - fixtures of tests/gpu are imported, and arguments bear their names
+# ruff: noqa: F811 - fixtures are imported, and arguments bear their names
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from tests.cli.command import Outcome, check_document, environment, run, run_here
-from tests.gpu.conftest import fake, installation  # noqa: F401
+from tests.support.kernel_host import fake, installation  # noqa: F401
 from tests.support.kernels import COMPILER, FakeToolchain, list_digests, make_cubin
 from tests.support.material import ROOT
 from tests.support.namespaces import can_unshare, read_only
