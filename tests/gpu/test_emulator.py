@@ -10,6 +10,7 @@ import ctypes
 import dataclasses
 import functools
 import re
+from pathlib import Path
 
 import pytest
 
@@ -79,6 +80,7 @@ def test_right_kernels_are_right(name: str) -> None:
             assert outcome.code == RIGHT, (seed, resident, outcome)
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("variant", ["ucontext", "asan"])
 def test_right_kernels_are_right_otherwise_compiled(variant: str) -> None:
     for name in (*NAMES, "look_back"):
@@ -115,6 +117,7 @@ def test_orders_and_poison_show_in_results(name: str) -> None:
     assert len(outcomes) > 1
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("name", RACES)
 def test_races_are_found_at_their_place(name: str) -> None:
     outcome = run_child("tsan", name, True)
@@ -123,6 +126,7 @@ def test_races_are_found_at_their_place(name: str) -> None:
     assert re.search(rf"#0 {name} \S+planted\.cpp:\d+", outcome.sanitizer), outcome.sanitizer
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("name", BEYOND)
 def test_memory_beyond_is_found_at_its_place(name: str) -> None:
     code, words = BEYOND[name]
@@ -130,6 +134,12 @@ def test_memory_beyond_is_found_at_its_place(name: str) -> None:
     assert outcome.code == code, outcome
     assert words in outcome.sanitizer
     assert re.search(rf"#[01] \w+ in {name} \S+planted\.cpp:\d+", outcome.sanitizer), outcome.sanitizer
+
+
+@pytest.mark.ci
+@pytest.mark.parametrize("resident", [1, 3])
+def test_a_race_with_a_block_that_ended_is_found(resident: int) -> None:
+    assert run_child("tsan", "relaxed_flag", True, resident).code == RACE
 
 
 def test_one_resident_block_and_a_seed_give_one_order() -> None:
@@ -141,3 +151,22 @@ def test_one_resident_block_and_a_seed_give_one_order() -> None:
 def test_a_launch_that_no_device_takes_is_refused() -> None:
     outcome = run_here("look_back", False, resident=0)
     assert outcome == Outcome(2, "kernel look_back cannot be launched with 4 blocks of 128 threads, 0 of them at once")
+
+
+def test_what_is_built_is_kept_and_a_plant_is_another_build(tmp_path: Path) -> None:
+    source = tmp_path / "answer.cpp"
+    source.write_text("int main() { return ANSWER; }\n")
+    first = simt_build.compile_object(source, ["-DANSWER=1"])
+    made = first.stat().st_ino
+    assert simt_build.compile_object(source, ["-DANSWER=1"]) == first
+    assert first.stat().st_ino == made
+    assert simt_build.compile_object(source, ["-DANSWER=2"]) != first
+    source.write_text("int main() { return ANSWER + 1; }\n")
+    assert simt_build.compile_object(source, ["-DANSWER=1"]) != first
+
+
+def test_what_the_compiler_says_is_passed_on(tmp_path: Path) -> None:
+    source = tmp_path / "wrong.cpp"
+    source.write_text("int main() { return nothing; }\n")
+    with pytest.raises(AssertionError, match="nothing"):
+        simt_build.compile_object(source, [])

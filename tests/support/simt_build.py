@@ -7,6 +7,7 @@ before anything else: its variants make programs, started as children. Not here:
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import fcntl
 import functools
@@ -15,6 +16,7 @@ import os
 import shutil
 import subprocess
 import tempfile
+import time
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
@@ -23,6 +25,7 @@ from tests.support.material import ROOT
 SIMT = ROOT / "tests" / "simt"
 KERNELS = ROOT / "kernels"
 CACHE = ROOT / "build" / "simt"
+KEPT_DAYS = 14
 INCLUDES = (KERNELS, KERNELS / "device", KERNELS / "shared", SIMT)
 HEADERS = (".h", ".cuh", ".cu")  # what another source may include
 RUNTIME = tuple(SIMT / name for name in ("block.cpp", "fiber.cpp", "launch.cpp", "report.cpp", "shared_memory.cpp"))
@@ -88,15 +91,26 @@ def _headers(directories: Iterable[Path]) -> list[Path]:
     return sorted({f for d in directories for f in d.rglob("*") if f.suffix in HEADERS})
 
 
+def _remove_old() -> None:
+    """What no run has used for KEPT_DAYS is of sources that are no more."""
+    oldest = time.time() - KEPT_DAYS * 86400
+    for path in CACHE.iterdir():
+        with contextlib.suppress(FileNotFoundError):
+            if path.is_file() and path.stat().st_mtime < oldest:
+                path.unlink()
+
+
 def _made_once(name: str, make: Callable[[Path], None]) -> Path:
     """`name` in the cache; where it is missing, one process makes it and the others wait for that one."""
     path = CACHE / name
     if path.exists():
+        os.utime(path)
         return path
     CACHE.mkdir(parents=True, exist_ok=True)
     with open(CACHE / f"{name}.lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not path.exists():
+            _remove_old()
             with tempfile.TemporaryDirectory(dir=CACHE) as directory:
                 made = Path(directory) / name
                 make(made)
