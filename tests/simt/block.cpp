@@ -1,3 +1,4 @@
+// How the threads of a block take turns and meet. Sentences about those that cannot go on are in report.cpp.
 #include "block.h"
 
 #include <sched.h>

@@ -1,3 +1,4 @@
+// Stacks, the switch between them, and what each sanitizer must be told; the only file that knows processors and sanitizers.
 #include "fiber.h"
 
 #include <sys/mman.h>

@@ -1,3 +1,4 @@
+// A grid: as many threads of the operating system as blocks may be resident, each taking the next block until none is left.
 #include "launch.h"
 
 #include <pthread.h>

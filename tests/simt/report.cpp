@@ -1,3 +1,4 @@
+// What a block says of a misuse, and of threads that wait for ever. The first report of a launch is the one that counts.
 #include "report.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Where the linker or the dynamic loader has put the shared variables, and the poison.
 #include "shared_memory.h"
 
 #ifndef SIMT_ASAN
