@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.engine_pair import BYTE_LEVEL, byte_alphabet
-from tests.support.material import SHARED, SMALL_DIR, Artifacts
+from tests.support.material import SMALL_DIR
 from tests.support.tokenizer_maker import added, changed, minimal
 from toktier import _native
 from toktier.gpu import suitability
@@ -201,22 +201,3 @@ def test_small_tokenizers() -> None:
         "llama_like": "model",
         "o200k_like": (203, 39),
     }
-
-
-NAMES = Artifacts(SHARED, SHARED).names if SHARED else []
-
-
-@pytest.mark.ci
-@pytest.mark.parametrize("name", NAMES)
-def test_real_tokenizers(name: str, artifacts: Artifacts) -> None:
-    """Byte-level ones run on a device, the others are refused for their model."""
-    opened = _native.Program(compile_tokenizer(artifacts.path(name).read_bytes()))
-    refused = _native.unsuitable(opened)
-    if refused is not None:
-        assert refused[0] == "model"
-        return
-    facts = _native.device_facts(opened)
-    assert max(facts["left_elements"], facts["right_elements"]) <= MOST
-    image = _native.device_tables(opened)
-    assert len(image) == facts["bytes"]
-    assert image == _native.device_tables(opened)

@@ -27,7 +27,7 @@ TILE = 4096
 BOUNDARIES = "tt_left"
 """The last kernel of the boundary step."""
 LAST = "tt_offsets"
-_CONTROL_WORDS = 32
+_CONTROL_WORDS, _CONTROL_LEFT_DOCUMENTS = 32, 13
 _U32 = ctypes.POINTER(ctypes.c_uint32)
 
 
@@ -212,6 +212,10 @@ def run(
 
 def _documents(arrays: _Arrays, begins: list[int], *, finished: bool, offsets: bool) -> list[Document]:
     masks = {name: _bits(arrays[name]) for name in _MASKS}
+    if begins[-1] != 0 and masks["bounds"][-1] != begins[-1]:
+        raise KernelFault("no piece ends with the text")
+    if arrays["control"][_CONTROL_LEFT_DOCUMENTS] != sum(flags != 0 for flags in arrays["doc_flags"]):
+        raise KernelFault("the documents with a flag are not as many as are counted")
     out = []
     for k, (begin, end) in enumerate(pairwise(begins)):
         row = slice(arrays["row"][k], arrays["row"][k + 1]) if finished else slice(0)
