@@ -90,7 +90,7 @@ TT_DEV tt_u32 tt_every_second(TtBlockPiece& piece, tt_u32 hits) {
   if (hits == 0) return 0;
   for (tt_u32 bits = living; bits != 0; bits &= bits - 1) {
     const tt_u32 place = tt_lowest_bit(bits);
-    merging = (hits >> place & 1) != 0 && !merging;
+    merging = (hits >> place & 1) != 0 && (!merging || TT_FAULT(every_place));
     chosen |= static_cast<tt_u32>(merging) << place;
   }
   return chosen;
@@ -168,7 +168,7 @@ TT_DEV tt_u32 tt_merge_in_block(const TtGpuTables& t, const tt_u8* text, tt_u32 
     tt_u32 stop = TT_NONE;
     for (tt_u32 bits = merging; bits != 0 && stop == TT_NONE; bits &= bits - 1) {
       const tt_u32 place = first + tt_lowest_bit(bits), next = piece.next(place);
-      if (tt_makes_lower(t.pairs, piece, place, next, rank, product)) stop = next;
+      if (!TT_FAULT(sweep_goes_on) && tt_makes_lower(t.pairs, piece, place, next, rank, product)) stop = next;
     }
     stop = tt_block_min(stop, piece.stop);
     if (stop < first)
