@@ -92,7 +92,7 @@ class Encoding:
         """Token strings as the reference gives them: of an added token, the text that it matched."""
     @property
     def backend(self) -> str:
-        """Which engine served: "fast_cpu", or what `from_ids` was told."""
+        """Which engine served: "fast_cpu", "gpu" where the device did a part of it, or what `from_ids` was told."""
     def __len__(self) -> int: ...
     @overload
     def __getitem__(self, index: SupportsIndex, /) -> int: ...
