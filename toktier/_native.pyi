@@ -272,13 +272,13 @@ class GpuError(RuntimeError):
     code: str
 
 def gpu_device(index: int = 0, driver: str | None = None) -> dict[str, Any]:
-    """`name`, `architecture` (sm_90), `compute_capability` (9.0), `driver_version` (13.0), `memory_bytes` and `devices`,
-    how many there are. Makes no context. `driver`: path of libcuda; None: the system's. Raises GpuError."""
+    """`name`, `architecture` (sm_90), `compute_capability` (9.0), `driver_version` (13.0), `memory_bytes`, and how many
+    `devices` there are. Makes no context. `driver`: path of libcuda; None: the system's. Raises GpuError."""
 
 @final
 class GpuIds:
-    """Ids of many texts on a device, as int32: for whatever takes DLPack or `__cuda_array_interface__`. They live as long
-    as this object, or what was made of it by DLPack, whether the engine is closed or not."""
+    """Ids of many texts on a device, as int32: for whatever takes DLPack or `__cuda_array_interface__`. They live as
+    long as this object, or what was made of it by DLPack, whether the engine is closed or not."""
 
     @property
     def row_splits(self) -> memoryview:
@@ -318,7 +318,7 @@ class GpuEngine:
     ) -> EncodingBatch:
         """Errors as those of `EncoderBase.encode_batch`, of the first item that has one."""
     def encode_on_device(self, texts: Iterable[_Text], add_special_tokens: bool = False, plain: bool = False) -> GpuIds:
-        """The ids of all texts in memory of the device, complete when the call returns, whatever stream reads them then.
+        """The ids of all texts in memory of the device, complete when the call returns, whatever stream reads them.
         Special tokens of a template cost two small copies a text. Raises GpuError where the device does not serve."""
     def time(self, texts: Iterable[_Text]) -> dict[str, float]:
         """Milliseconds of one run of as many texts as fit a chunk, by step: h2d, each kernel, d2h. Raises GpuError."""
@@ -326,9 +326,9 @@ class GpuEngine:
         """Those of `gpu_device`; `index`, `multiprocessors`; `kernels` with registers, local and shared bytes and
         resident blocks of each; `lanes`, `lane_bytes`; bytes of tables, of the device in all, and page-locked."""
     def counters(self) -> dict[str, Any]:
-        """`texts`, `bytes`; `device_texts`, all of whose ids came from the device; `device_documents`, `chunks`; `redone`
-        by the CPU engine, by reason code; `uncut` and `fallen`, documents that nothing cut and that a fault left;
-        `faults`, and the `last_fault` as `code` and `message` or None."""
+        """`texts`, `bytes`; `device_texts`, all of whose ids came from the device; `device_documents`, `chunks`;
+        `redone` by the CPU engine, by reason code; `uncut` and `fallen`, documents that nothing cut and that a fault
+        left; `faults`, and the `last_fault` as `code` and `message` or None."""
     @property
     def is_open(self) -> bool:
         """Whether the device serves."""
