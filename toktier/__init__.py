@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
     from toktier import errors
     from toktier._native import Encoding, EncodingBatch, TokenPatch
-    from toktier.api import ToktierWarning, from_file, from_pretrained, load
+    from toktier.api import from_file, from_pretrained, load
     from toktier.config import Config
     from toktier.decode_stream import DecodeStream
-    from toktier.errors import ToktierError
+    from toktier.errors import ToktierError, ToktierWarning
     from toktier.routing.vocabulary import RoutingPolicy
     from toktier.sessions.session import Session
     from toktier.tokenizer import Tokenizer
@@ -33,7 +33,7 @@ _HOMES = {
     "TokenPatch": "toktier._native",
     "Tokenizer": "toktier.tokenizer",
     "ToktierError": "toktier.errors",
-    "ToktierWarning": "toktier.api",
+    "ToktierWarning": "toktier.errors",
     "errors": "toktier.errors",
     "from_file": "toktier.api",
     "from_pretrained": "toktier.api",

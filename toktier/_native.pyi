@@ -21,6 +21,9 @@ def text_of(text: _Text, item: int = -1) -> str:
     """`text` as the engine takes it, as a str that is valid Unicode. Raises InvalidText with the position (code point
     of a str, byte of others) and the item of a batch; TypeError for what is no text."""
 
+def text_weight(text: _Text) -> int:
+    """About the bytes of UTF-8 of a text: what thresholds are compared with."""
+
 def ids_of(ids: Iterable[int] | _Buffer) -> list[int]:
     """`ids` as the engine takes them. Raises InvalidToken (`details["index"]`) and TypeError."""
 
@@ -135,12 +138,31 @@ class EncoderBase:
     without a program, go to the `_routed` methods, which a subclass overrides.
     """
 
-    def __init__(self, program: Program | None, routed_from: int = 0) -> None:
-        """`routed_from`: bytes of text from which on `encode` goes to `_encode_routed`; 0: never for its size."""
+    def __init__(self, program: Program | None, routed_from: int = 0, others_from: int = 0) -> None:
+        """`routed_from`: bytes of text from which on `encode` goes to `_encode_routed`; `others_from`: the same of
+        `encode_batch`, of all its texts, `count` and `count_batch`. 0: never for their size."""
     def _encode_here(
         self, text: _Text, add_special_tokens: bool = False, *, plain: bool = False, offsets: bool = False
     ) -> Encoding:
         """`encode` by the engine, whatever `routed_from` says."""
+    def _encode_batch_here(
+        self,
+        texts: Iterable[_Text],
+        add_special_tokens: bool = False,
+        *,
+        workers: int | None = None,
+        plain: bool = False,
+    ) -> EncodingBatch:
+        """`encode_batch` by the engine, whatever `others_from` says; so the two below."""
+    def _count_here(self, text: _Text, add_special_tokens: bool = False, *, plain: bool = False) -> int: ...
+    def _count_batch_here(
+        self,
+        texts: Iterable[_Text],
+        add_special_tokens: bool = False,
+        *,
+        workers: int | None = None,
+        plain: bool = False,
+    ) -> list[int]: ...
     def encode(
         self,
         text: _Text,
@@ -199,6 +221,10 @@ class EncoderBase:
     @property
     def native_calls(self) -> tuple[int, int]:
         """Texts that the native engine encoded or counted here, and their bytes of UTF-8."""
+
+    @property
+    def native_session_calls(self) -> int:
+        """Of `native_calls`: changes of sessions."""
 
     @property
     def native_uncut(self) -> int:

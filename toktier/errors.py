@@ -89,6 +89,10 @@ class ToktierError(Exception):
         return {"code": self.code, "message": self.message, "details": self.details, "remedy": self.remedy}
 
 
+class ToktierWarning(UserWarning):
+    """Something works, but not as fast as it could: another backend serves, or a program could not be kept."""
+
+
 class InternalError(ToktierError):
     """A fault of toktier itself."""
 
@@ -191,6 +195,12 @@ class OracleVersionUnsupported(ToktierError):
 class BackendUnavailable(ToktierError):
     code = "BACKEND_UNAVAILABLE"
     exit_code = ExitCode.UNAVAILABLE
+
+
+class CudaDriverTooOld(BackendUnavailable):
+    """The driver of the GPU is older than the kernels need."""
+
+    code = "CUDA_DRIVER_TOO_OLD"
 
 
 class BackendExecutionFault(ToktierError):

@@ -17,6 +17,7 @@ from typing import Any
 REPOSITORY = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(REPOSITORY))
 
+from toktier.gpu import host_identity  # noqa: E402
 from toktier.program.engine_identity import digest_of, identity_document, native_digest  # noqa: E402
 
 RECORD = REPOSITORY / "evidence" / "engine_identity.json"
@@ -29,6 +30,7 @@ def header(document: dict[str, str]) -> str:
         "#pragma once\n"
         f'#define TOKTIER_ENGINE_IDENTITY "{digest_of(document)}"\n'
         f'#define TOKTIER_NATIVE_DIGEST "{native_digest(document)}"\n'
+        f'#define TOKTIER_GPU_HOST_DIGEST "{host_identity.native_digest(REPOSITORY)}"\n'
     )
 
 

@@ -36,7 +36,7 @@ PYTHON = VENV / "bin" / "python"
 # The Python part of the engine is not compiled, but the module carries its digest (toktier/program/engine_identity.py).
 NATIVE_SOURCES = (
     "CMakeLists.txt", "pyproject.toml", "native", "kernels", "tables/unicode", "toktier/program",
-    "toktier/canonical.py", "tools/compute_identity.py",
+    "toktier/canonical.py", "toktier/gpu/host_identity.py", "tools/compute_identity.py",
 )  # fmt: skip
 CHECKED_GENERATORS = (
     "generate_pins.py", "generate_siblings.py", "generate_notices.py", "generate_registry.py",

@@ -1,4 +1,4 @@
-// `_native.text_of` and `_native.ids_of`: what a caller gave, taken as the engine takes it, for callers that hand it to another
+// `_native.text_of`, `_native.ids_of`, `_native.text_weight`: what a caller gave, taken as the engine takes it, for callers that hand it to another
 // engine. Whoever serves, the same arguments are taken and the same errors raised.
 #include <vector>
 
@@ -37,11 +37,18 @@ nb::object ids_of(nb::handle ids) {
   return nb::steal(list);
 }
 
+Py_ssize_t weight_of(nb::handle text) {
+  const Ref taken = take_text(text.ptr());
+  if (!taken) throw nb::python_error();
+  return text_weight(taken.get());
+}
+
 }  // namespace
 
 void register_arguments(nb::module_& m) {
   m.def("text_of", &text_of, nb::arg("text").none(), nb::arg("item") = -1);
   m.def("ids_of", &ids_of, nb::arg("ids").none());
+  m.def("text_weight", &weight_of, nb::arg("text").none());
 }
 
 }  // namespace toktier::bind

@@ -23,6 +23,7 @@ void register_build_facts(nb::module_& m) {
     nb::dict out;
     out["identity"] = TOKTIER_ENGINE_IDENTITY;
     out["native_digest"] = TOKTIER_NATIVE_DIGEST;
+    out["gpu_host_digest"] = TOKTIER_GPU_HOST_DIGEST;
     out["compiler"] = kCompiler;
     out["flags"] = TOKTIER_BUILD_FLAGS;
     out["build_type"] = TOKTIER_BUILD_TYPE;

@@ -24,7 +24,9 @@ struct EncoderObject {
   ProgramOwner* owner;  // inside `program`, or null
   std::uint64_t calls, bytes;  // texts that the engine served, and their UTF-8; written with the GIL held
   std::uint64_t uncut;         // changes of sessions that found no place to cut
+  std::uint64_t of_sessions;   // of `calls`: changes of sessions
   Py_ssize_t routed_from;      // bytes of text from which on encode() asks the subclass, or 0: never
+  Py_ssize_t others_from;      // the same of encode_batch(), of all its texts, count() and count_batch()
 };
 
 EncoderObject* as_encoder(PyObject* object) { return reinterpret_cast<EncoderObject*>(object); }
@@ -156,18 +158,21 @@ PyObject* encode_here(PyObject* self, PyObject* const* args, Py_ssize_t n, PyObj
   return encode_as(false, self, args, n, keywords);
 }
 
-PyObject* count(PyObject* self, PyObject* const* args, Py_ssize_t n, PyObject* keywords) {
+PyObject* count_as(bool may_route, PyObject* self, PyObject* const* args, Py_ssize_t n, PyObject* keywords) {
   EncoderObject* e = as_encoder(self);
   PyObject* a[6] = {};
   EncodeOptions options;
   if (!bind_arguments(kCount, args, n, keywords, a) || !take_flag(a[1], name_add, options.add_special_tokens) ||
       !take_flag(a[2], name_plain, options.plain) || !ready(e))
     return nullptr;
-  if (e->owner == nullptr)
-    return PyObject_CallMethodObjArgs(self, name_count_routed, a[0], flag_object(options.add_special_tokens),
+  const auto route = [&](PyObject* text) {
+    return PyObject_CallMethodObjArgs(self, name_count_routed, text, flag_object(options.add_special_tokens),
                                       flag_object(options.plain), nullptr);
+  };
+  if (e->owner == nullptr) return route(a[0]);
   const Ref text = take_text(a[0]);
   if (!text) return nullptr;
+  if (may_route && e->others_from != 0 && text_weight(text.get()) >= e->others_from) return route(text.get());
   try {
     CallerLease caller(*e->owner);
     if (is_shared_out(*e->owner, text_weight(text.get()))) {
@@ -186,6 +191,14 @@ PyObject* count(PyObject* self, PyObject* const* args, Py_ssize_t n, PyObject* k
   }
 }
 
+PyObject* count(PyObject* self, PyObject* const* args, Py_ssize_t n, PyObject* keywords) {
+  return count_as(true, self, args, n, keywords);
+}
+
+PyObject* count_here(PyObject* self, PyObject* const* args, Py_ssize_t n, PyObject* keywords) {
+  return count_as(false, self, args, n, keywords);
+}
+
 // What encode_batch and count_batch share: arguments, or the answer of a routed method in `routed`.
 struct BatchArguments {
   EncodeOptions options;
@@ -193,6 +206,12 @@ struct BatchArguments {
   Ref texts, routed, program;
 };
 
+bool weighs(PyObject* texts, Py_ssize_t bytes) {
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(texts) && bytes > 0; ++i) bytes -= text_weight(PyTuple_GET_ITEM(texts, i));
+  return bytes <= 0;
+}
+
+// `route`: null where this engine is to answer.
 bool take_batch(PyObject* self, const Signature& signature, PyObject* const* args, Py_ssize_t n, PyObject* keywords,
                 PyObject* route, BatchArguments& out) {
   EncoderObject* e = as_encoder(self);
@@ -200,21 +219,24 @@ bool take_batch(PyObject* self, const Signature& signature, PyObject* const* arg
   if (!bind_arguments(signature, args, n, keywords, a) || !take_flag(a[1], name_add, out.options.add_special_tokens) ||
       !take_workers(a[2], out.workers) || !take_flag(a[3], name_plain, out.options.plain) || !ready(e))
     return false;
-  if (e->owner == nullptr) {
-    out.routed = Ref(PyObject_CallMethodObjArgs(self, route, a[0], flag_object(out.options.add_special_tokens), or_none(a[2]),
+  const auto ask = [&](PyObject* texts) {
+    out.routed = Ref(PyObject_CallMethodObjArgs(self, route, texts, flag_object(out.options.add_special_tokens), or_none(a[2]),
                                                 flag_object(out.options.plain), nullptr));
     return bool(out.routed);
-  }
+  };
+  if (e->owner == nullptr && route != nullptr) return ask(a[0]);
+  if (e->owner == nullptr) return PyErr_SetString(PyExc_TypeError, "there is no program"), false;
   out.program = Ref::borrow(e->program);
   out.texts = take_texts(a[0]);
-  return bool(out.texts);
+  if (!out.texts) return false;
+  return route != nullptr && e->others_from != 0 && weighs(out.texts.get(), e->others_from) ? ask(out.texts.get()) : true;
 }
 
-PyObject* encode_batch(PyObject* self, PyObject* const* args, Py_ssize_t n, PyObject* keywords) {
+PyObject* encode_batch_as(PyObject* route, PyObject* self, PyObject* const* args, Py_ssize_t n, PyObject* keywords) {
   EncoderObject* e = as_encoder(self);
   try {
     BatchArguments a;
-    if (!take_batch(self, kEncodeBatch, args, n, keywords, name_encode_batch_routed, a)) return nullptr;
+    if (!take_batch(self, kEncodeBatch, args, n, keywords, route, a)) return nullptr;
     if (a.routed) return a.routed.release();
     CallerLease caller(*e->owner);
     BatchCall call(*e->owner, *caller, a.texts.get(), a.options, true);
@@ -231,11 +253,19 @@ PyObject* encode_batch(PyObject* self, PyObject* const* args, Py_ssize_t n, PyOb
   }
 }
 
-PyObject* count_batch(PyObject* self, PyObject* const* args, Py_ssize_t n, PyObject* keywords) {
+PyObject* encode_batch(PyObject* self, PyObject* const* args, Py_ssize_t n, PyObject* keywords) {
+  return encode_batch_as(name_encode_batch_routed, self, args, n, keywords);
+}
+
+PyObject* encode_batch_here(PyObject* self, PyObject* const* args, Py_ssize_t n, PyObject* keywords) {
+  return encode_batch_as(nullptr, self, args, n, keywords);
+}
+
+PyObject* count_batch_as(PyObject* route, PyObject* self, PyObject* const* args, Py_ssize_t n, PyObject* keywords) {
   EncoderObject* e = as_encoder(self);
   try {
     BatchArguments a;
-    if (!take_batch(self, kCountBatch, args, n, keywords, name_count_batch_routed, a)) return nullptr;
+    if (!take_batch(self, kCountBatch, args, n, keywords, route, a)) return nullptr;
     if (a.routed) return a.routed.release();
     CallerLease caller(*e->owner);
     BatchCall call(*e->owner, *caller, a.texts.get(), a.options, false);
@@ -250,6 +280,14 @@ PyObject* count_batch(PyObject* self, PyObject* const* args, Py_ssize_t n, PyObj
   } catch (...) {
     return set_from_current_exception(), nullptr;
   }
+}
+
+PyObject* count_batch(PyObject* self, PyObject* const* args, Py_ssize_t n, PyObject* keywords) {
+  return count_batch_as(name_count_batch_routed, self, args, n, keywords);
+}
+
+PyObject* count_batch_here(PyObject* self, PyObject* const* args, Py_ssize_t n, PyObject* keywords) {
+  return count_batch_as(nullptr, self, args, n, keywords);
 }
 
 // The Encoding of a text whose first `end` bytes have known ids; None where it may not be cut there, or is malformed behind.
@@ -300,20 +338,26 @@ PyObject* get_native_calls(PyObject* self, void*) {
                        static_cast<unsigned long long>(as_encoder(self)->bytes));
 }
 
+PyObject* get_native_session_calls(PyObject* self, void*) {
+  return PyLong_FromUnsignedLongLong(as_encoder(self)->of_sessions);
+}
+
 PyObject* get_native_uncut(PyObject* self, void*) { return PyLong_FromUnsignedLongLong(as_encoder(self)->uncut); }
 
 int init(PyObject* self, PyObject* args, PyObject* kwargs) {
-  static const char* names[] = {"program", "routed_from", nullptr};
+  static const char* names[] = {"program", "routed_from", "others_from", nullptr};
   EncoderObject* e = as_encoder(self);
   PyObject* program;
-  Py_ssize_t routed_from = 0;
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|n:EncoderBase", const_cast<char**>(names), &program, &routed_from)) return -1;
+  Py_ssize_t routed_from = 0, others_from = 0;
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|nn:EncoderBase", const_cast<char**>(names), &program, &routed_from, &others_from))
+    return -1;
   if (e->program != nullptr) return PyErr_SetString(PyExc_RuntimeError, "EncoderBase.__init__ was called twice"), -1;
   ProgramOwner* owner = program == Py_None ? nullptr : program_of(program);
   if (program != Py_None && owner == nullptr) return -1;
   e->program = Py_NewRef(program);
   e->owner = owner;
   e->routed_from = std::max<Py_ssize_t>(routed_from, 0);
+  e->others_from = std::max<Py_ssize_t>(others_from, 0);
   return 0;
 }
 
@@ -342,6 +386,9 @@ PyMethodDef methods[] = {
     {"_encode_here", erased(encode_here), METH_FASTCALL | METH_KEYWORDS, "encode() by the engine, whatever the subclass would."},
     {"_encode_behind", encode_behind, METH_VARARGS, "(text, utf8, ids, end, add_special_tokens): those before `end` are known."},
     {"encode_batch", erased(encode_batch), METH_FASTCALL | METH_KEYWORDS, encode_batch_doc},
+    {"_encode_batch_here", erased(encode_batch_here), METH_FASTCALL | METH_KEYWORDS, "encode_batch() by the engine."},
+    {"_count_here", erased(count_here), METH_FASTCALL | METH_KEYWORDS, "count() by the engine."},
+    {"_count_batch_here", erased(count_batch_here), METH_FASTCALL | METH_KEYWORDS, "count_batch() by the engine."},
     {"count", erased(count), METH_FASTCALL | METH_KEYWORDS, count_doc},
     {"count_batch", erased(count_batch), METH_FASTCALL | METH_KEYWORDS, count_batch_doc},
     {"_encode_routed", no_route, METH_VARARGS, "For subclasses: (text, add_special_tokens, session, lookup, plain)."},
@@ -353,6 +400,7 @@ PyMethodDef methods[] = {
 PyGetSetDef properties[] = {
     {"program", get_program, nullptr, "The program, or None where another engine serves.", nullptr},
     {"native_calls", get_native_calls, nullptr, "Texts that the native engine served, and their bytes of UTF-8.", nullptr},
+    {"native_session_calls", get_native_session_calls, nullptr, "Of `native_calls`: changes of sessions.", nullptr},
     {"native_uncut", get_native_uncut, nullptr, "Changes of sessions after which 4 KiB and more had no place to cut.", nullptr},
     {nullptr, nullptr, nullptr, nullptr, nullptr}};
 
@@ -382,6 +430,7 @@ PyObject* program_of_encoder(PyObject* encoder) {
 void count_session_call(PyObject* encoder, std::size_t bytes, bool uncut) {
   EncoderObject* e = as_encoder(encoder);
   ++e->calls;
+  ++e->of_sessions;
   e->bytes += bytes;
   e->uncut += uncut;
 }

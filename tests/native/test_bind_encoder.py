@@ -435,3 +435,69 @@ def test_stored_truncation_that_the_reference_refuses() -> None:
 def test_around_the_size_that_releases_the_gil(length: int, encoder: _native.EncoderBase) -> None:
     text = ("word " * 500)[:length]
     assert encoder.encode(text) == pair()[1].encode(text).ids
+
+
+class Sized(_native.EncoderBase):
+    """Notes what it is asked, and has the engine answer."""
+
+    def __init__(self, program: _native.Program, routed_from: int = 0, others_from: int = 0) -> None:
+        super().__init__(program, routed_from, others_from)
+        self.asked: list[str] = []
+
+    def _encode_routed(self, text: Any, special: bool, session: Any, lookup: Any, plain: bool) -> _native.Encoding:
+        self.asked.append("encode")
+        return self._encode_here(text, special, plain=plain)
+
+    def _encode_batch_routed(self, texts: Any, special: bool, workers: Any, plain: bool) -> _native.EncodingBatch:
+        self.asked.append("encode_batch")
+        assert type(texts) is tuple
+        return self._encode_batch_here(texts, special, workers=workers, plain=plain)
+
+    def _count_routed(self, text: Any, special: bool, plain: bool) -> int:
+        self.asked.append("count")
+        return self._count_here(text, special, plain=plain)
+
+    def _count_batch_routed(self, texts: Any, special: bool, workers: Any, plain: bool) -> list[int]:
+        self.asked.append("count_batch")
+        return self._count_batch_here(texts, special, workers=workers, plain=plain)
+
+
+def test_each_call_asks_the_subclass_from_its_own_size_on() -> None:
+    program = pair()[0].program
+    assert program is not None
+    plain, routed = _native.EncoderBase(program), Sized(program, 100, 50)
+    for size, encodes, others in ((49, False, False), (50, False, True), (99, False, True), (100, True, True)):
+        text = "x" * size
+        for texts in ([text], [text[:20], text[20:].encode(), ""]):
+            routed.asked.clear()
+            assert routed.encode(text, True) == plain.encode(text, True)
+            assert routed.count(text) == plain.count(text)
+            batch, expected = routed.encode_batch(iter(texts), workers=2), plain.encode_batch(texts)
+            assert [row.ids for row in batch] == [row.ids for row in expected]
+            assert routed.count_batch(texts, True) == plain.count_batch(texts, True)
+            asked = ["encode"] * encodes + ["count", "encode_batch", "count_batch"] * others
+            assert routed.asked == asked
+    assert routed.native_calls[0] == plain.native_calls[0]
+
+
+def test_without_sizes_no_text_is_long_enough_to_be_asked_about() -> None:
+    routed = Sized(pair()[0].program)  # type: ignore[arg-type]
+    for call in (routed.encode, routed.count):
+        call("x" * 300_000)
+    routed.encode_batch(["x" * 300_000] * 2)
+    routed.count_batch(["x" * 300_000] * 2)
+    assert routed.asked == []
+
+
+def test_the_engine_answers_itself_only_where_there_is_one() -> None:
+    encoder = _native.EncoderBase(None)
+    for call in (encoder._encode_batch_here, encoder._count_batch_here):
+        with pytest.raises(TypeError, match="no program"):
+            call(["a"])
+
+
+@pytest.mark.parametrize(("text", "weight"), [("", 0), ("abc", 3), ("caf\xe9", 4), ("日本", 4), ("a😀", 8), (b"ab", 2)])
+def test_the_weight_of_a_text_is_its_storage(text: Any, weight: int) -> None:
+    assert _native.text_weight(text) == weight
+    with pytest.raises(TypeError):
+        _native.text_weight(3)

@@ -42,6 +42,12 @@ def test_names_and_members_are_accepted() -> None:
     assert v.parse_backend("auto") is None
     assert v.parse_backend("fast_cpu") is v.BackendId.FAST_CPU
     assert v.parse_device("cuda") is v.Device.CUDA
+    assert v.parse_delivery("jit") is v.GpuDelivery.JIT
+
+
+def test_what_can_be_certified_is_a_backend_or_the_emulator() -> None:
+    backends = {backend.value for backend in v.BackendId} - {v.BackendId.HF.value}
+    assert {compared.value for compared in v.Compared} == backends | {"emulator"}
 
 
 @pytest.mark.parametrize(

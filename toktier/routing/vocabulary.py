@@ -1,4 +1,4 @@
-"""The vocabularies of routing, one table each: policies, statuses, backends, devices, reason codes.
+"""The vocabularies of routing, one table each: policies, statuses, backends, devices, deliveries, reason codes.
 
 Schemas, help, documents and the command derive from these. The module imports nothing of toktier but the errors, so any
 layer may use it. Not here: what decides with them (`toktier.routing.plan`).
@@ -6,7 +6,6 @@ layer may use it. Not here: what decides with them (`toktier.routing.plan`).
 
 from __future__ import annotations
 
-import difflib
 import enum
 from dataclasses import dataclass
 from typing import TypeVar
@@ -66,6 +65,20 @@ class Sidecar(enum.StrEnum):
     MERGE = "merge"
 
 
+GPU_MIN_BYTES = 65536
+"""Bytes of a text, or of all texts of a batch, from which on a GPU is worth its launches. Of a str its storage counts,
+which is about its UTF-8."""
+
+
+class Compared(enum.StrEnum):
+    """What a certification compares with the reference. `emulator`: the kernels of the GPU under the SIMT emulator,
+    which is no backend: it serves nobody, and evidence of it admits nothing."""
+
+    FAST_CPU = BackendId.FAST_CPU.value
+    GPU = BackendId.GPU.value
+    EMULATOR = "emulator"
+
+
 AUTO = "auto"
 """The value of `tokenizer=` that leaves the choice of the backend to the plan."""
 
@@ -87,6 +100,18 @@ class Reason(enum.StrEnum):
     SESSION_NO_SAFE_CUT = "R_SESSION_NO_SAFE_CUT"
     KERNEL_BUILD_FAILED = "R_KERNEL_BUILD_FAILED"
     KERNEL_DIGEST_MISMATCH = "R_KERNEL_DIGEST_MISMATCH"
+    DRIVER_TOO_OLD = "R_DRIVER_TOO_OLD"
+    SM_UNCERTIFIED = "R_SM_UNCERTIFIED"
+    GPU_PROGRAM_UNSUITABLE = "R_GPU_PROGRAM_UNSUITABLE"
+    GPU_SELF_TEST_FAILED = "R_GPU_SELF_TEST_FAILED"
+    INPUT_BELOW_GPU_THRESHOLD = "R_INPUT_BELOW_GPU_THRESHOLD"
+    EXEC_FAULT = "R_EXEC_FAULT"
+    INPUT_NORMALIZED = "R_INPUT_NORMALIZED"
+    GPU_MALFORMED = "R_GPU_MALFORMED"
+    GPU_ADDED_OVERLAP = "R_GPU_ADDED_OVERLAP"
+    GPU_ADDED_FLAGS = "R_GPU_ADDED_FLAGS"
+    GPU_GIANT_PIECE = "R_GPU_GIANT_PIECE"
+    GPU_FORKED = "R_GPU_FORKED"
 
 
 REASON_MEANINGS: dict[Reason, str] = {
@@ -104,8 +129,20 @@ REASON_MEANINGS: dict[Reason, str] = {
     Reason.REGISTRY_INVALID: "the shipped support registry is damaged, so that it speaks for no tokenizer",
     Reason.SESSION_NO_SAFE_CUT: "no fallback: 4 KiB and more at the end of a session have no place to cut, so that "
     "every change encodes them again",
-    Reason.KERNEL_BUILD_FAILED: "NVRTC could not compile the kernels, or made something else of them",
-    Reason.KERNEL_DIGEST_MISMATCH: "a cubin that came with the installation is none of those that are listed",
+    Reason.DRIVER_TOO_OLD: "the driver of the GPU is older than the kernels need",
+    Reason.SM_UNCERTIFIED: "no evidence speaks about these kernels on the compute capability of this device",
+    Reason.KERNEL_DIGEST_MISMATCH: "the kernels are none of those whose digests are listed",
+    Reason.KERNEL_BUILD_FAILED: "the kernels could not be compiled for this device, or not loaded",
+    Reason.GPU_PROGRAM_UNSUITABLE: "this tokenizer has a part that the kernels have not",
+    Reason.GPU_SELF_TEST_FAILED: "the kernels gave other ids on this device than the CPU engine",
+    Reason.INPUT_BELOW_GPU_THRESHOLD: "no fallback: the text is too short for a GPU to be worth its launches",
+    Reason.EXEC_FAULT: "the GPU failed while it ran; what it was given was encoded again by the backend below",
+    Reason.INPUT_NORMALIZED: "the CPU engine redid a text, which a normalizer may change",
+    Reason.GPU_MALFORMED: "the CPU engine redid a text, which is not UTF-8",
+    Reason.GPU_ADDED_OVERLAP: "the CPU engine redid a text in which added tokens overlap",
+    Reason.GPU_ADDED_FLAGS: "the CPU engine redid a text with an added token that looks at its surroundings",
+    Reason.GPU_GIANT_PIECE: "the CPU engine redid a text with more than 4,096 bytes that nothing cuts",
+    Reason.GPU_FORKED: "this process is the fork of one that had opened the GPU, which no device survives",
 }
 
 
@@ -145,6 +182,8 @@ def _choice(kind: type[_E], what: str, value: object, also: tuple[str, ...] = ()
     try:
         return kind(value)  # type: ignore[arg-type]
     except ValueError:
+        import difflib
+
         names = [*also, *(member.value for member in kind)]
         near = difflib.get_close_matches(str(value), names, n=1)
         hint = f"; did you mean {near[0]!r}?" if near else ""
