@@ -1,6 +1,7 @@
 """Writes tables/support_registry.json from evidence/<name>/<backend>-<reference version>.json.
 
-A row is an artifact on a backend, with an entry for each reference version: certified where evidence of the engine
+A row is an artifact on a backend, with an entry for each reference version, and of a GPU for each compute capability
+(gpu-0.23.3+sm_90.json): certified where evidence of the engine
 identity of this checkout is there, untested where its evidence is of another, and the entry says so. `--check`
 compares (`checked_output.py`); `--release-check` also demands that every entry is certified, and that the tokenizers
 which need no network have one for each reference version. Not here: making evidence (`tools/dev.py recertify`).
@@ -24,7 +25,9 @@ from toktier.artifacts.pins import Pins, shipped_pins  # noqa: E402
 from toktier.certify.suites import SUITES  # noqa: E402
 from toktier.errors import EvidenceInvalid, RegistryInvalid  # noqa: E402
 from toktier.evidence import document, registry  # noqa: E402
-from toktier.evidence.document import Evidence  # noqa: E402
+from toktier.evidence.document import Evidence, version_key  # noqa: E402
+from toktier.evidence.registry_entry import record_name  # noqa: E402
+from toktier.gpu.host_identity import host_digest  # noqa: E402
 from toktier.program.engine_identity import digest_of, identity_document  # noqa: E402
 from toktier.routing.vocabulary import CERTIFIED_REFERENCE_VERSIONS, Status  # noqa: E402
 
@@ -61,7 +64,7 @@ def _check_place(path: Path, evidence: Evidence, pins: Pins) -> None:
         family is None and name in pins.families
     ):
         raise SystemExit(f"error: {where} is of {evidence.artifact_name} ({evidence.artifact_sha256[:12]})")
-    if path.name != f"{evidence.backend.value}-{evidence.reference_version}.json":
+    if path.name != record_name(evidence.backend, version_key(evidence.reference_version, evidence.kernels)):
         raise SystemExit(f"error: {where} is of {evidence.backend.value} and tokenizers {evidence.reference_version}")
     if not evidence.passed:
         raise SystemExit(f"error: {where} is of a run that did not pass")
@@ -70,12 +73,15 @@ def _check_place(path: Path, evidence: Evidence, pins: Pins) -> None:
         raise SystemExit(f"error: {where} was made with a native module built from other sources ({built})")
 
 
-def entry(path: Path, evidence: Evidence, engine: str, suites: set[str]) -> dict[str, Any]:
-    """What the registry says of one reference version."""
+def entry(path: Path, evidence: Evidence, engine: str, suites: set[str], host: str | None = None) -> dict[str, Any]:
+    """What the registry says of one reference version. `host`: identity of the host side of kernels in this checkout,
+    None: whatever the evidence says."""
     note, carried, shown, places = None, None, evidence, [path]
     missing = sorted(suites - set(evidence.suites))
     if evidence.engine != engine:
         note = f"evidence is of the engine {evidence.engine[:12]}, this is {engine[:12]}: recertify"
+    elif evidence.kernels is not None and host not in (None, evidence.kernels.host):
+        note = f"evidence is of the host side {evidence.kernels.host[:12]} of the kernels: recertify"
     elif missing:
         note = f"evidence lacks the suites {', '.join(missing)}: recertify"
     elif evidence.level == "quick":
@@ -83,8 +89,9 @@ def entry(path: Path, evidence: Evidence, engine: str, suites: set[str]) -> dict
         if former is not None and problem is None:
             shown, carried, places = former, former.engine, [path, former_of(path)]
             note = f"level {former.level} carried from the engine {former.engine[:12]}: quick passed, tables are equal"
+    of_kernels = {} if evidence.kernels is None else {"kernels": evidence.kernels.to_dict()}
     return {
-        "status": (Status.CERTIFIED if evidence.engine == engine and not missing else Status.UNTESTED).value,
+        "status": (Status.CERTIFIED if note is None or carried is not None else Status.UNTESTED).value,
         "evidence": shown.digest,
         "passed_now": evidence.digest,
         "level": shown.level,
@@ -94,11 +101,12 @@ def entry(path: Path, evidence: Evidence, engine: str, suites: set[str]) -> dict
         "files": {place.name: hashlib.sha256(place.read_bytes()).hexdigest() for place in places},
         "readings": {name: shown.readings[name] for name in ("documents", "utf8_bytes", "ids", "checks", "routed")},
         "note": note,
+        **of_kernels,
     }
 
 
-def table(found: list[tuple[Path, Evidence]], engine: str, suites: set[str]) -> bytes:
-    """The bytes of the registry."""
+def table(found: list[tuple[Path, Evidence]], engine: str, suites: set[str], host: str | None = None) -> bytes:
+    """The bytes of the registry. `host`: as for `entry`."""
     rows: dict[tuple[str, str], dict[str, Any]] = {}
     for path, evidence in found:
         family = shipped_pins().tokenizer_family(evidence.artifact_sha256)
@@ -117,10 +125,11 @@ def table(found: list[tuple[Path, Evidence]], engine: str, suites: set[str]) -> 
         )
         if row["artifact"]["sha256"] != evidence.artifact_sha256:
             raise SystemExit(f"error: records of two artifacts lie in evidence/{path.parent.name}")
-        row["references"][evidence.reference_version] = entry(path, evidence, engine, suites)
+        key = version_key(evidence.reference_version, evidence.kernels)
+        row["references"][key] = entry(path, evidence, engine, suites, host)
     for row in rows.values():
         certified = [v for v, e in sorted(row["references"].items()) if e["status"] == Status.CERTIFIED]
-        whole = set(CERTIFIED_REFERENCE_VERSIONS) <= set(certified)
+        whole = set(CERTIFIED_REFERENCE_VERSIONS) <= {key.partition("+")[0] for key in certified}
         row["status"] = (Status.CERTIFIED if whole else Status.UNTESTED).value
         levels = [set(e["dispatch_levels"]) for e in row["references"].values()]
         row["constraints"] = {
@@ -138,7 +147,7 @@ def table(found: list[tuple[Path, Evidence]], engine: str, suites: set[str]) -> 
 
 def generate(_: argparse.Namespace | None = None) -> dict[Path, bytes]:
     engine = digest_of(identity_document(REPOSITORY))
-    return {TABLE: table(records(), engine, {suite.name for suite in SUITES})}
+    return {TABLE: table(records(), engine, {suite.name for suite in SUITES}, host_digest(REPOSITORY))}
 
 
 def release_problems(data: bytes) -> list[str]:
@@ -147,7 +156,8 @@ def release_problems(data: bytes) -> list[str]:
     problems = []
     for row in rows:
         for version in CERTIFIED_REFERENCE_VERSIONS:
-            one = row["references"].get(version)
+            keys = [key for key in row["references"] if key.partition("+")[0] == version]
+            one = row["references"][keys[0]] if keys else None
             if one is None or one["status"] != Status.CERTIFIED:
                 told = "no evidence" if one is None else one["note"]
                 problems.append(f"{row['artifact']['name']} on {row['backend']} beside {version}: {told}")

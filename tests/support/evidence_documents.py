@@ -66,3 +66,10 @@ def evidence_document(
             "environment": {"host": "somewhere"},
         }
     )
+
+
+def gpu_evidence_document(kernels: dict[str, Any], **more: Any) -> dict[str, Any]:
+    """Evidence of a pass of these kernels."""
+    document = evidence_document(**more)
+    document["plan"] |= {"backend": "gpu", "kernels": kernels}
+    return sealed({key: value for key, value in document.items() if key != "digest"})

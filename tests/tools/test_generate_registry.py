@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.evidence_documents import evidence_document, sealed
+from tests.support.evidence_documents import evidence_document, gpu_evidence_document, sealed
 from tests.support.material import ROOT
 
 sys.path.insert(0, str(ROOT / "tools"))
@@ -195,3 +195,32 @@ def test_the_matrix_says_what_the_registry_says(tmp_path: Path) -> None:
     assert f"| something | `{SHA}` | fast_cpu | untested: its evidence is of another engine |" in page
     assert "- one: covered 7" in page
     assert known.row(BackendId.FAST_CPU, mini, None) is not None
+
+
+def test_kernels_have_an_entry_for_each_compute_capability(tmp_path: Path) -> None:
+    host = "7" * 64
+    kernels = {
+        "cubin": "1" * 64, "abi": 1, "architecture": "sm_90", "compute_capability": "9.0", "host": host,
+        "tables": "2" * 64,
+    }  # fmt: skip
+    other = {**kernels, "cubin": "3" * 64, "architecture": "sm_120", "compute_capability": "12.0"}
+    put(tmp_path, "something", gpu_evidence_document(kernels, engine=NOW), "gpu-0.23.3+sm_90.json")
+    put(tmp_path, "something", gpu_evidence_document(other, engine=NOW), "gpu-0.23.3+sm_120.json")
+    put(tmp_path, "something", evidence_document(engine=NOW))
+    of_cpu, of_gpu = sorted(rows(tmp_path), key=lambda row: str(row["backend"]))
+    assert "kernels" not in of_cpu["references"]["0.23.3"]
+    assert of_gpu["references"]["0.23.3+sm_90"]["kernels"] == kernels
+    assert of_gpu["references"]["0.23.3+sm_120"]["kernels"] == other
+    assert of_gpu["constraints"]["reference_versions"] == ["0.23.3+sm_120", "0.23.3+sm_90"]
+    assert of_gpu["status"] == "untested"  # one version of the reference is not both
+
+    def with_host(digest: str) -> Any:
+        found = generator.table(generator.records(tmp_path), NOW, {"one", "two"}, digest)
+        return next(row for row in parse_registry(found).rows if row["backend"] == "gpu")["references"]
+
+    assert with_host(host)["0.23.3+sm_90"]["status"] == "certified"
+    stale = with_host("8" * 64)["0.23.3+sm_90"]
+    assert (stale["status"], "host side" in stale["note"]) == ("untested", True)
+    (tmp_path / "something" / "gpu-0.23.3+sm_90.json").rename(tmp_path / "something" / "gpu-0.23.3+sm_80.json")
+    with pytest.raises(SystemExit, match="sm_80"):
+        rows(tmp_path)

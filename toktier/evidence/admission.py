@@ -2,24 +2,24 @@
 
 A row of the registry or a file of local evidence counts for the engine identity, the reference version and the code
 paths that it names, and for no other. The same tokenizer is the same bytes or the same fingerprint; the latter is told
-as `equivalent`, with the digest of the bytes that were certified. Not here: what a policy admits (`toktier.routing`).
+as `equivalent`, with the digest of the bytes that were certified. Of a GPU it counts for the kernels and the compute
+capability that it names (`gpu_admission`). Not here: what a policy admits (`toktier.routing`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from toktier.errors import RegistryInvalid
 from toktier.evidence import local, registry_entry
+from toktier.evidence.kernels import Kernels, KernelsHere
 from toktier.evidence.registry import Registry, shipped_registry
 from toktier.program import engine_identity
 from toktier.program.store import installed_engine
 from toktier.routing.vocabulary import BackendId, Reason, Status
-
-_JUDGED = (BackendId.FAST_CPU,)  # backends that evidence of this version can be about
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +40,7 @@ class Finding:
     reference_version: str | None = None
     readings: Mapping[str, int] | None = None
     carried_from: str | None = None
+    kernels: Kernels | None = None
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -55,6 +56,7 @@ class Finding:
             "reference_version": self.reference_version,
             "readings": None if self.readings is None else dict(self.readings),
             "carried_from": self.carried_from,
+            "kernels": None if self.kernels is None else self.kernels.to_dict(),
         }
 
 
@@ -84,29 +86,40 @@ def admission(
     registry: Registry | None = None,
     *,
     programs_dir: Path | None = None,
+    gpu: bool = False,
+    kernels: KernelsHere | None = None,
 ) -> Admission:
     """What is known of the tokenizer with these digests. `fingerprint` None: it did not compile. `registry` None: the
     shipped one. Never raises: a damaged registry is a finding, and nothing is certified then; an entry of it that does
     not hold is one of that tokenizer alone. Evidence of this host mends neither. `programs_dir`: holds the note that
-    spares a load the hashing of the engine (`toktier.program.installation`)."""
+    spares a load the hashing of the engine (`toktier.program.installation`). `gpu`: there is a device to ask about;
+    `kernels`: those at hand, None while its driver was not asked."""
     if registry is None:
         try:
             registry = shipped_registry()
         except RegistryInvalid as error:
             broken = Finding(Status.UNTESTED, error.message, Reason.REGISTRY_INVALID)
-            return Admission("invalid", dict.fromkeys(_JUDGED, broken))
+            # No policy but experimental takes kernels of which nothing can be known.
+            unknown = replace(broken, status=Status.EXPERIMENTAL)
+            return Admission("invalid", {BackendId.FAST_CPU: broken, BackendId.GPU: unknown})
     root = registry.root_digest if registry.rows else None
+    findings: dict[BackendId, Finding] = {}
+    if gpu:
+        from toktier.evidence.gpu_admission import gpu_finding
+
+        findings[BackendId.GPU] = gpu_finding(
+            registry, state_dir, sha256, fingerprint, reference_version, installed_engine(programs_dir), kernels
+        )
     if reference_version is None:
-        return Admission(root)
-    findings = {}
-    for backend in _JUDGED:
-        shipped = _shipped(registry, backend, sha256, fingerprint, reference_version, programs_dir)
-        refused = shipped is not None and shipped.reason is Reason.REGISTRY_INVALID
-        if not refused and (shipped is None or shipped.status is not Status.CERTIFIED):
-            own = _local(state_dir, backend, sha256, fingerprint, reference_version, programs_dir)
-            shipped = own if own is not None and (shipped is None or own.status is not Status.UNTESTED) else shipped
-        if shipped is not None:
-            findings[backend] = shipped
+        return Admission(root, findings)
+    backend = BackendId.FAST_CPU
+    shipped = _shipped(registry, backend, sha256, fingerprint, reference_version, programs_dir)
+    refused = shipped is not None and shipped.reason is Reason.REGISTRY_INVALID
+    if not refused and (shipped is None or shipped.status is not Status.CERTIFIED):
+        own = _local(state_dir, backend, sha256, fingerprint, reference_version, programs_dir)
+        shipped = own if own is not None and (shipped is None or own.status is not Status.UNTESTED) else shipped
+    if shipped is not None:
+        findings[backend] = shipped
     return Admission(root, findings)
 
 

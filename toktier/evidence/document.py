@@ -15,6 +15,7 @@ from typing import Any
 
 from toktier.canonical import TAG_CERTIFY_PLAN, document_digest, evidence_digest
 from toktier.errors import EvidenceInvalid
+from toktier.evidence.kernels import Kernels, read_kernels
 from toktier.routing.vocabulary import BackendId
 
 SCHEMA = "toktier.evidence"
@@ -30,7 +31,8 @@ _WORD = re.compile(r"[A-Za-z0-9_.+-]+", re.ASCII)
 @dataclass(frozen=True, slots=True)
 class Evidence:
     """One certification. `engine`: identity of what was compared with `reference_version`; `suites`: the names of those
-    that had something to check; `readings`: sums over them; `dispatch_levels`: code paths that were taken."""
+    that had something to check; `readings`: sums over them; `dispatch_levels`: code paths that were taken; `kernels`:
+    of a GPU, None for every other backend."""
 
     digest: str
     artifact_sha256: str
@@ -46,6 +48,12 @@ class Evidence:
     facts: Mapping[str, Mapping[str, Any]]
     dispatch_levels: tuple[str, ...]
     build: Mapping[str, str]
+    kernels: Kernels | None = None
+
+
+def version_key(reference_version: str, kernels: Kernels | None) -> str:
+    """What a row of the registry has an entry for, and names of files hold: of a GPU also the compute capability."""
+    return reference_version if kernels is None else f"{reference_version}+{kernels.place}"
 
 
 def read(data: bytes, where: str) -> Evidence:
@@ -82,13 +90,15 @@ def _read(document: Mapping[str, Any]) -> Evidence:
     _demand(reference["package"] == "tokenizers", "its reference is another package")
     _demand(_WORD.fullmatch(reference["version"]) is not None, "its reference has no version")
     _demand(plan["level"] in LEVELS, f"its level is none of {', '.join(LEVELS)}")
+    backend = BackendId(plan["backend"])  # evidence of the emulator ends here: it is of no backend
+    _demand(("kernels" in plan) == (backend is BackendId.GPU), "it is of kernels, or names none")
     build = {str(key): str(value) for key, value in document["build"].items()}
     return Evidence(
         digest=str(document["digest"]),
         artifact_sha256=artifact["sha256"],
         artifact_name=str(artifact["name"]),
         fingerprint=artifact["fingerprint"],
-        backend=BackendId(plan["backend"]),
+        backend=backend,
         engine=plan["engine"],
         reference_version=reference["version"],
         level=plan["level"],
@@ -98,6 +108,7 @@ def _read(document: Mapping[str, Any]) -> Evidence:
         facts={suite["name"]: suite["facts"] for suite in plan["suites"] if suite["facts"]},
         dispatch_levels=tuple(sorted(_WORD.findall(build.get("dispatch_levels", "")))),
         build=build,
+        kernels=read_kernels(plan["kernels"]) if backend is BackendId.GPU else None,
     )
 
 

@@ -1,6 +1,7 @@
 """Evidence made on this host: kept under the state root, one file for an artifact, a backend and a reference version.
 
     evidence/<sha256 of the tokenizer.json>/<backend>.<reference version>.json
+    evidence/<sha256 of the tokenizer.json>/gpu.<reference version>+sm_90.json     one for each compute capability
     evidence/fingerprint-<fingerprint>/…       the same file again: other bytes of the same tokenizer find it
 
 A file counts only while nobody but this user or root could have written it: evidence of others is data. It expires when
@@ -55,8 +56,8 @@ def store(given: Mapping[str, Any], state_dir: Path, required: Iterable[str] = (
         )
     data = canonical_json(dict(given)) + b"\n"
     places = [
-        _path(state_dir, _FINGERPRINT + evidence.fingerprint, evidence.backend, evidence.reference_version),
-        _path(state_dir, evidence.artifact_sha256, evidence.backend, evidence.reference_version),
+        state_dir / DIRECTORY / key / _name(evidence)
+        for key in (_FINGERPRINT + evidence.fingerprint, evidence.artifact_sha256)
     ]
     for path in places:
         storage.make_directory(path.parent)
@@ -68,20 +69,38 @@ def find(
     state_dir: Path, backend: BackendId, reference_version: str, sha256: str, fingerprint: str | None
 ) -> Found | None:
     """The evidence of these bytes, else of this fingerprint; None where there is none. Writes nothing, never raises."""
-    keys = [sha256] if fingerprint is None else [sha256, _FINGERPRINT + fingerprint]
-    for key in keys:
-        found = _read(_path(state_dir, key, backend, reference_version))
-        if found is None:
-            continue
-        told = found.evidence
-        if told is not None and (
-            told.backend is not backend
-            or told.reference_version != reference_version
-            or (told.artifact_sha256 != sha256 and (fingerprint is None or told.fingerprint != fingerprint))
-        ):
-            return Found(found.path, None, "it is of something else than its name says")
-        return found
+    for key in _keys(sha256, fingerprint):
+        found = _read(state_dir / DIRECTORY / key / f"{backend.value}.{reference_version}.json")
+        if found is not None:
+            return _own(found, backend, reference_version, sha256, fingerprint)
     return None
+
+
+def find_kernels(state_dir: Path, reference_version: str, sha256: str, fingerprint: str | None) -> Iterator[Found]:
+    """The evidence of kernels, one for each compute capability; that of these bytes before that of the fingerprint."""
+    for key in _keys(sha256, fingerprint):
+        for path in _files(state_dir / DIRECTORY / key):
+            if path.name.startswith(f"{BackendId.GPU.value}.{reference_version}+"):
+                found = _read(path)
+                if found is not None:
+                    yield _own(found, BackendId.GPU, reference_version, sha256, fingerprint)
+
+
+def _keys(sha256: str, fingerprint: str | None) -> list[str]:
+    return [sha256] if fingerprint is None else [sha256, _FINGERPRINT + fingerprint]
+
+
+def _own(found: Found, backend: BackendId, reference_version: str, sha256: str, fingerprint: str | None) -> Found:
+    """What was found, unless it is of something else than the name of its file says."""
+    told = found.evidence
+    if told is not None and (
+        told.backend is not backend
+        or told.reference_version != reference_version
+        or found.path.name != _name(told)
+        or (told.artifact_sha256 != sha256 and (fingerprint is None or told.fingerprint != fingerprint))
+    ):
+        return Found(found.path, None, "it is of something else than its name says")
+    return found
 
 
 def of_artifact(state_dir: Path, sha256: str) -> list[Found]:
@@ -128,8 +147,8 @@ def _unlink(path: Path) -> None:
         raise storage.environment_fault(error, "remove", path) from None
 
 
-def _path(state_dir: Path, key: str, backend: BackendId, reference_version: str) -> Path:
-    return state_dir / DIRECTORY / key / f"{backend.value}.{reference_version}.json"
+def _name(evidence: Evidence) -> str:
+    return f"{evidence.backend.value}.{document.version_key(evidence.reference_version, evidence.kernels)}.json"
 
 
 def _files(directory: Path) -> list[Path]:

@@ -16,8 +16,9 @@ from typing import Any
 
 from toktier import resources
 from toktier.evidence.document import LEVELS, MAX_BYTES
+from toktier.evidence.kernels import read_kernels
 from toktier.regular_files import open_regular
-from toktier.routing.vocabulary import Status
+from toktier.routing.vocabulary import BackendId, Status
 
 STATUSES = (Status.CERTIFIED.value, Status.UNTESTED.value)
 _HEX = re.compile(r"[0-9a-f]{64}", re.ASCII)
@@ -30,7 +31,7 @@ def evidence_root() -> Path:
 
 
 def record_name(backend: str, version: str) -> str:
-    """File name of the record of a backend beside a reference version."""
+    """File name of the record of a backend beside a reference version (of kernels: `document.version_key`)."""
     return f"{backend}-{version}.json"
 
 
@@ -61,6 +62,11 @@ def _problems(row: Mapping[str, Any], version: str) -> Iterator[str]:
         yield "its note is no text"
     if entry["status"] != Status.CERTIFIED and not entry["note"]:
         yield "it is not certified and does not say why"
+    if row["backend"] == BackendId.GPU:
+        try:
+            read_kernels(entry["kernels"])
+        except (TypeError, ValueError):
+            yield "it names no kernels"
     if not _is_name(row["artifact"]["name"]):
         yield "its artifact has no name of a directory"
     files = entry["files"]
