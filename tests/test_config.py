@@ -116,7 +116,7 @@ def test_no_setting_can_change_an_id() -> None:
     # A new setting has to be judged here: policy, waivers and sidecar handling are call arguments only.
     harmless = {"home", "cache_dir", "state_dir", "config_file", "offline", "log_level", "disable_gpu", "diagnostics",
                 "tokenizer", "tokenizer_fallback", "cache_mode", "shared_caches", "signature_keys",
-                "store"}  # fmt: skip
+                "store", "gpu_min_bytes", "gpu_delivery"}  # fmt: skip
     assert set(setting_names()) == harmless
 
 
@@ -190,3 +190,26 @@ def test_a_fifo_in_the_place_of_config_toml_is_refused_at_once(tmp_path: Path) -
     os.mkfifo(tmp_path / "config.toml")
     with pytest.raises(ConfigInvalid, match="not a regular file"):
         resolve_settings(environ={"TOKTIER_HOME": str(tmp_path)})
+
+
+@pytest.mark.parametrize("value", [0, -1, True, 1.5, "64 KiB", "", " 1", "1e3", "٣", str(1 << 60), None])
+def test_a_crossover_that_is_no_number_of_bytes_is_refused(value: object) -> None:
+    if isinstance(value, str) and value:
+        with pytest.raises(ConfigInvalid, match="TOKTIER_GPU_MIN_BYTES"):
+            resolve_settings(environ={"TOKTIER_GPU_MIN_BYTES": value})
+    if value is not None:
+        with pytest.raises(ConfigInvalid, match="gpu_min_bytes"):
+            resolve_settings(Config(gpu_min_bytes=value), environ={})  # type: ignore[arg-type]
+
+
+def test_crossover_and_delivery_of_kernels(tmp_path: Path) -> None:
+    environ = {"TOKTIER_HOME": str(tmp_path)}
+    settings = resolve_settings(environ=environ)
+    assert (settings.gpu_min_bytes, settings.gpu_delivery) == (65536, "auto")
+    (tmp_path / "config.toml").write_text('gpu_min_bytes = 1000\ngpu_delivery = "jit"\n')
+    settings = resolve_settings(environ=environ)
+    assert (settings.gpu_min_bytes, settings.gpu_delivery) == (1000, "jit")
+    assert resolve_settings(Config(gpu_min_bytes=1), environ=environ).gpu_min_bytes == 1
+    assert resolve_settings(environ={"TOKTIER_GPU_MIN_BYTES": "4096"}).gpu_min_bytes == 4096
+    with pytest.raises(ConfigInvalid, match="prebuilt"):
+        resolve_settings(environ={"TOKTIER_GPU_DELIVERY": "nvcc"})

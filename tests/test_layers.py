@@ -36,6 +36,7 @@ LAYERS: list[set[str]] = [
     {"toktier.evidence"},
     {"toktier.routing"},
     {"toktier.tokenizer"},
+    {"toktier.gpu_loading"},
     {"toktier.api"},
     {"toktier"},
     {"toktier.certify"},

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from toktier import diagnostics_ring
+from toktier import diagnostics_ring, gpu_loading
 from toktier.config import Config, Settings, resolve_settings
 from toktier.errors import (
     ArtifactHashMismatch,
@@ -23,8 +23,9 @@ from toktier.errors import (
     ProgramCorrupt,
     ProgramUnsupported,
     ToktierError,
+    ToktierWarning,
 )
-from toktier.evidence.admission import admission
+from toktier.evidence.admission import Admission, admission
 from toktier.labels import quoted, shown_path
 from toktier.program.side_file import beside
 from toktier.program.store import ProgramInfo, load_or_compile
@@ -33,15 +34,18 @@ from toktier.routing.probe import probe
 from toktier.routing.vocabulary import (
     BackendId,
     Device,
+    GpuDelivery,
     RoutingPolicy,
     Sidecar,
     parse_backend,
+    parse_delivery,
     parse_device,
     parse_policy,
     parse_sidecar,
 )
 
 if TYPE_CHECKING:
+    from toktier.evidence.kernels import KernelsHere
     from toktier.sessions.protocol import Store
 
 try:
@@ -57,10 +61,6 @@ except ImportError as error:
     ) from error
 
 
-class ToktierWarning(UserWarning):
-    """Something works, but not as fast as it could: the reference serves, or a program could not be kept."""
-
-
 def load(
     family: str,
     *,
@@ -70,6 +70,8 @@ def load(
     sidecar: Sidecar | str = Sidecar.REPORT,
     store: str | os.PathLike[str] | Store | None = None,
     lookup: str = "auto",
+    gpu_min_bytes: int | None = None,
+    gpu_delivery: GpuDelivery | str | None = None,
     config: Config | None = None,
 ) -> Tokenizer:
     """The tokenizer of a pinned family, from the verified cache; fetched first when it is not there, unless offline.
@@ -78,12 +80,14 @@ def load(
     `sidecar`: "report" follows tokenizer.json alone and warns of added tokens that only tokenizer_config.json declares;
     "merge" adds them, as transformers does. `store`: a directory, or a URL of redis, where named sessions are kept, and
     prefixes of texts that `lookup="auto"` finds again (docs/session-store.md); None: what `config` and config.toml say,
-    else nothing is kept. Raises UnknownFamily, ArtifactNotFound, ArtifactHashMismatch, and what
-    `from_file` raises.
+    else nothing is kept. `gpu_min_bytes`: of a text or a batch, from which on a GPU serves that is admitted;
+    `gpu_delivery`: where its kernels come from, "auto", "prebuilt" or "jit". None: what the settings say.
+
+    Raises UnknownFamily, ArtifactNotFound, ArtifactHashMismatch, and what `from_file` raises.
     """
     settings = resolve_settings(config)
     with diagnostics_ring.recording(settings):
-        request = _request(settings, policy, tokenizer, device)
+        request = _request(settings, policy, tokenizer, device, gpu_min_bytes, gpu_delivery)
         keeping = _keeping(store, lookup, settings)
         from toktier.artifacts.resolve import obtain
 
@@ -105,6 +109,8 @@ def from_file(
     sidecar: Sidecar | str = Sidecar.REPORT,
     store: str | os.PathLike[str] | Store | None = None,
     lookup: str = "auto",
+    gpu_min_bytes: int | None = None,
+    gpu_delivery: GpuDelivery | str | None = None,
     config: Config | None = None,
 ) -> Tokenizer:
     """The tokenizer of a tokenizer.json on this host; arguments as for `load`.
@@ -115,7 +121,7 @@ def from_file(
     """
     settings = resolve_settings(config)
     with diagnostics_ring.recording(settings):
-        request = _request(settings, policy, tokenizer, device)
+        request = _request(settings, policy, tokenizer, device, gpu_min_bytes, gpu_delivery)
         keeping = _keeping(store, lookup, settings)
         resolution = {"family": None, "source": "file", "path": os.fspath(path)}
         name = shown_path(path)
@@ -133,6 +139,8 @@ def from_pretrained(
     sidecar: Sidecar | str = Sidecar.REPORT,
     store: str | os.PathLike[str] | Store | None = None,
     lookup: str = "auto",
+    gpu_min_bytes: int | None = None,
+    gpu_delivery: GpuDelivery | str | None = None,
     config: Config | None = None,
 ) -> Tokenizer:
     """The tokenizer of a hub repository: from the hub's cache on this host, the imported artifacts, or the hub.
@@ -145,7 +153,7 @@ def from_pretrained(
     """
     settings = resolve_settings(config)
     with diagnostics_ring.recording(settings):
-        request = _request(settings, policy, tokenizer, device)
+        request = _request(settings, policy, tokenizer, device, gpu_min_bytes, gpu_delivery)
         keeping = _keeping(store, lookup, settings)
         from toktier.artifacts import pretrained
 
@@ -248,13 +256,23 @@ def _request(
     policy: RoutingPolicy | str,
     tokenizer: BackendId | str | None,
     device: Device | str,
+    gpu_min_bytes: int | None,
+    gpu_delivery: GpuDelivery | str | None,
 ) -> Request:
+    if gpu_min_bytes is not None and (type(gpu_min_bytes) is not int or gpu_min_bytes < 1):
+        raise ConfigInvalid(
+            f"gpu_min_bytes is {quoted(str(gpu_min_bytes))}: expected a number of bytes from 1 on",
+            details={"argument": "gpu_min_bytes"},
+            remedy='leave gpu_min_bytes out; device="cpu" keeps texts from a GPU',
+        )
     return Request(
         policy=parse_policy(policy),
         backend=parse_backend(settings.tokenizer if tokenizer is None else tokenizer),
         device=parse_device(device),
         fallback=settings.tokenizer_fallback,
         gpu_disabled=settings.disable_gpu,
+        gpu_min_bytes=settings.gpu_min_bytes if gpu_min_bytes is None else gpu_min_bytes,
+        gpu_delivery=parse_delivery(settings.gpu_delivery if gpu_delivery is None else gpu_delivery),
     )
 
 
@@ -272,6 +290,7 @@ def _open(
     """`sha256`: of the file, where the caller has verified it. `quiet`: warnings were given before."""
     native: FastCpuBackend | None = None
     info: ProgramInfo | None = None
+    seen = probe(request.gpu_delivery, look_for_gpu=not request.gpu_disabled and request.device is not Device.CPU)
     unidentified = resolution.get("not_admitted_because")
     # Only load() found the family's own bytes; a repository's, or a merged file, may be others.
     own = resolution["family"] and "basis" not in resolution and not (resolution.get("side_file") or {}).get("merged")
@@ -294,16 +313,21 @@ def _open(
             decode_by_reference=not native.decodes,
             unidentified=unidentified,
             named=called,
+            gpu_unsuitable=gpu_loading.unsuitable(program) if seen.gpu_count else None,
         )
-    seen = probe()
-    known = admission(
-        facts.artifact_sha256,
-        facts.fingerprint,
-        seen.reference_version,
-        settings.state_dir,
-        programs_dir=settings.programs_dir,
-    )
-    decided = plan(seen, request, facts, known)
+
+    def admit(kernels: KernelsHere | None = None) -> Admission:
+        return admission(
+            facts.artifact_sha256,
+            facts.fingerprint,
+            seen.reference_version,
+            settings.state_dir,
+            programs_dir=settings.programs_dir,
+            gpu=bool(seen.gpu_count),
+            kernels=kernels,
+        )
+
+    decided = plan(seen, request, facts, admit())
     if decided.refusal is not None:
         raise decided.refusal
     reference = HfBackend(ArtifactSource(path, facts.artifact_sha256, name))
@@ -313,6 +337,9 @@ def _open(
     if not quiet:
         _record(decided, settings)
         _warn(decided, info, name, (resolution.get("side_file") or {}).get("missing") or [])
+    gpu = None
+    if decided.serves is BackendId.GPU and native is not None:
+        gpu = gpu_loading.route(decided, native, settings, admit, None if quiet else name)
     place = os.path.abspath(path)
     return Tokenizer(
         decided,
@@ -323,6 +350,7 @@ def _open(
         recipe=(_open_again, (place, settings, request, resolution, name, facts.artifact_sha256, keeping)),
         store=keeping.opened(settings),
         lookup=keeping.lookup,
+        gpu=gpu,
     )
 
 
@@ -382,6 +410,8 @@ def _warn(decided: Plan, info: ProgramInfo | None, name: str, undeclared: list[s
         if decided.mend is not None:
             text += f"; mended by `{decided.mend}`"
         warnings.warn(text, ToktierWarning, stacklevel=4)
+    elif decided.asked_for_gpu and decided.serves is BackendId.FAST_CPU:
+        gpu_loading.warn(decided, next(g for g in decided.closed if g.backend is BackendId.GPU), name, stacklevel=5)
     if info is not None and info.notice is not None:
         text = f"{name}: {info.notice}; mended by a TOKTIER_HOME that can be written, with space"
         warnings.warn(text, ToktierWarning, stacklevel=4)

@@ -24,6 +24,7 @@ from typing import Any
 from toktier.errors import ConfigInvalid
 from toktier.labels import MAX_QUOTED, quoted, shown, shown_path
 from toktier.regular_files import open_regular
+from toktier.routing.vocabulary import GPU_MIN_BYTES, GpuDelivery
 
 CONFIG_FILE = "config.toml"
 MAX_CONFIG_BYTES = 1 << 20
@@ -32,6 +33,7 @@ MAX_CONFIG_BYTES = 1 << 20
 # Warnings of the package in another program go through Python's `warnings`, whatever the level.
 LOG_LEVELS = ("debug", "info", "warning", "error")
 CACHE_MODES = ("private", "group")
+MAX_GPU_MIN_BYTES = 1 << 40
 STORE_DIRECTORY = "sessions"  # in the state directory
 STORE_SCHEMES = ("redis", "rediss", "unix", "redis+cluster", "rediss+cluster")  # docs/redis-store.md
 
@@ -55,6 +57,8 @@ class Config:
     shared_caches: Sequence[str | os.PathLike[str]] | None = None
     signature_keys: Sequence[str | os.PathLike[str]] | None = None
     store: str | os.PathLike[str] | None = None
+    gpu_min_bytes: int | None = None
+    gpu_delivery: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,6 +79,8 @@ class Settings:
     shared_caches: tuple[Path, ...]
     signature_keys: tuple[Path, ...]
     store: str | None
+    gpu_min_bytes: int
+    gpu_delivery: str
     origins: Mapping[str, str]
 
     def require_cache(self) -> Path:
@@ -139,6 +145,18 @@ def _log_level(text: str) -> str:
 def _backend_name(text: str) -> str:
     if not text or not text.isascii() or not text.replace("_", "").isalnum():
         raise ValueError("expected the name of a backend, such as auto, hf or fast_cpu")
+    return text
+
+
+def _gpu_min_bytes(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and 1 <= int(text[:16]) <= MAX_GPU_MIN_BYTES):
+        raise ValueError(f"expected a number of bytes from 1 to {MAX_GPU_MIN_BYTES}")
+    return int(text)
+
+
+def _gpu_delivery(text: str) -> str:
+    if text not in set(GpuDelivery):
+        raise ValueError(f"expected one of {', '.join(GpuDelivery)}")
     return text
 
 
@@ -220,6 +238,15 @@ _SETTINGS: tuple[_Setting, ...] = (
         None,
         note="not set: programs keep no sessions; toktier session looks into sessions in state_dir",
     ),
+    _Setting(
+        "gpu_min_bytes",
+        "TOKTIER_GPU_MIN_BYTES",
+        int,
+        _gpu_min_bytes,
+        GPU_MIN_BYTES,
+        note="bytes from which on a text or a batch goes to a GPU that is admitted",
+    ),
+    _Setting("gpu_delivery", "TOKTIER_GPU_DELIVERY", str, _gpu_delivery, GpuDelivery.AUTO.value),
 )
 
 
@@ -282,16 +309,24 @@ def _value(
     return setting.default, "default"
 
 
-_EXPECTED = {bool: "true or false", str: "text", tuple: "a list of absolute paths", Path: "an absolute path or a URL"}
+_EXPECTED = {
+    bool: "true or false",
+    int: "a number",
+    str: "text",
+    tuple: "a list of absolute paths",
+    Path: "an absolute path or a URL",
+}
 
 
 def _checked(setting: _Setting, value: Any, where: str) -> Any:
     problem = f"expected {_EXPECTED[setting.kind]}"
     if setting.kind is bool and isinstance(value, bool):
         return value
+    if setting.kind is int and isinstance(value, int) and not isinstance(value, bool):
+        value = str(value)
     if setting.kind is Path and isinstance(value, os.PathLike):
         value = os.fspath(value)
-    if setting.kind in (str, Path) and isinstance(value, str):
+    if setting.kind in (str, Path, int) and isinstance(value, str):
         try:
             return setting.parse(value)
         except ValueError as error:

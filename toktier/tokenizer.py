@@ -11,7 +11,7 @@ from array import array
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from toktier._native import EncoderBase, Encoding, ids_of, text_of
+from toktier._native import EncoderBase, Encoding, ids_of, text_of, text_weight
 from toktier.decode_stream import DecodeStream, checked_id
 from toktier.errors import ConfigInvalid, InvalidToken, SessionStateMismatch, UnsupportedConfig
 from toktier.routing import explain as explained
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from toktier.backends.fast_cpu import FastCpuBackend
     from toktier.backends.hf import HfBackend
     from toktier.backends.text import Text
+    from toktier.routing.gpu_route import GpuRoute
     from toktier.routing.plan import Plan
     from toktier.sessions.live import Live
     from toktier.sessions.open_sessions import OpenSessions
@@ -52,16 +53,20 @@ class Tokenizer(EncoderBase):
         recipe: tuple[Callable[..., Tokenizer], tuple[Any, ...]],
         store: Store | None = None,
         lookup: str = "auto",
+        gpu: GpuRoute | None = None,
     ) -> None:
         """`native`: None when the file did not compile. `program` and `resolution`: facts for `explain`. `recipe`: a
         function and arguments that open the same file again, for pickles. `store`: of named sessions, and of what
-        look-ups find; `lookup`: whether encode() asks it."""
-        serving_native = plan.serves is BackendId.FAST_CPU and native is not None
+        look-ups find; `lookup`: whether encode() asks it. `gpu`: the way of long texts, where the plan has one."""
+        serving_native = plan.serves in (BackendId.FAST_CPU, BackendId.GPU) and native is not None
         looks_up = store is not None and lookup == "auto"
+        from_bytes = [LOOKUP_FROM] * looks_up + ([] if gpu is None else [gpu.min_bytes])
         super().__init__(
-            native.program if serving_native and native is not None else None, LOOKUP_FROM if looks_up else 0
+            native.program if serving_native and native is not None else None,
+            min(from_bytes, default=0),
+            0 if gpu is None else gpu.min_bytes,
         )
-        self._plan = plan
+        self._loaded_plan, self._gpu = plan, gpu
         self._native, self._reference = native, reference
         self._facts = native or reference  # of the vocabulary: a program knows them even while the reference serves
         self._names = reference if native is None or not native.names_ids else native
@@ -72,8 +77,14 @@ class Tokenizer(EncoderBase):
         self._guard = Turns()
         self._counters = Counters()
         self._known_ids: set[int] = set()  # ids that have a token, as streams met them: at most the vocabulary
+        self._gpu_calls_seen = 0  # texts of the CPU engine when the GPU last answered
         gate = plan.involuntary
         self._fallback: Reason | None = None if gate is None else gate.reason
+
+    @property
+    def _plan(self) -> Plan:
+        """The plan that holds now: opening a GPU, and losing it, makes another."""
+        return self._loaded_plan if self._gpu is None else self._gpu.plan
 
     # encode: what the native type hands over
 
@@ -92,6 +103,11 @@ class Tokenizer(EncoderBase):
             # What users wrote (plain) is another stream of ids than the one that stores hold.
             if self._store is not None and (lookup or self._lookup) == "auto" and not plain:
                 return self._encode_with_store(text, add_special_tokens, self._store)
+            if self._gpu is not None and text_weight(text) >= self._gpu.min_bytes:
+                encoding = self._gpu.encode(text, add_special_tokens, plain)
+                if encoding is not None:
+                    self._gpu_calls_seen = self.native_calls[0]
+                    return encoding
             return self._encode_here(text, add_special_tokens, plain=plain)
         return self._encode_by_reference(text, add_special_tokens, plain)
 
@@ -111,11 +127,24 @@ class Tokenizer(EncoderBase):
     def _encode_batch_routed(
         self, texts: Iterable[Text], add_special_tokens: bool, workers: int | None, plain: bool
     ) -> EncodingBatch:
+        if self._gpu is not None:
+            given = texts if isinstance(texts, tuple) else tuple(texts)
+            encodings = self._gpu.encode_batch(given, add_special_tokens, plain)
+            if encodings is not None:
+                self._gpu_calls_seen = self.native_calls[0]
+                return encodings
+            return self._encode_batch_here(given, add_special_tokens, workers=workers, plain=plain)
         batch = self._reference.encode_batch(texts, add_special_tokens, plain, workers)
         self._counters.encoded(BackendId.HF, len(batch), self._fallback)
         return batch
 
     def _count_routed(self, text: Text, add_special_tokens: bool, plain: bool) -> int:
+        if self._gpu is not None:
+            encoding = self._gpu.encode(text, add_special_tokens, plain)
+            if encoding is None:
+                return self._count_here(text, add_special_tokens, plain=plain)
+            self._gpu_calls_seen = self.native_calls[0]
+            return len(encoding)
         count = self._reference.count(text, add_special_tokens, plain)
         self._counters.encoded(BackendId.HF, 1, self._fallback)
         return count
@@ -123,6 +152,14 @@ class Tokenizer(EncoderBase):
     def _count_batch_routed(
         self, texts: Iterable[Text], add_special_tokens: bool, workers: int | None, plain: bool
     ) -> list[int]:
+        if self._gpu is not None:
+            given = texts if isinstance(texts, tuple) else tuple(texts)
+            batch = self._gpu.encode_batch(given, add_special_tokens, plain)
+            if batch is None:
+                return self._count_batch_here(given, add_special_tokens, workers=workers, plain=plain)
+            self._gpu_calls_seen = self.native_calls[0]
+            splits = batch.row_splits
+            return [splits[i + 1] - splits[i] for i in range(len(batch))]
         return [len(row) for row in self._encode_batch_routed(texts, add_special_tokens, workers, plain)]
 
     def encode_segments(self, segments: Iterable[tuple[Text, bool]]) -> Encoding:
@@ -347,17 +384,30 @@ class Tokenizer(EncoderBase):
 
     def explain(self, summary: bool = False) -> dict[str, Any]:
         """What serves and why, and what happened since loading: `docs/routing.md` names the members."""
-        native = self.native_calls
+        calls = self._calls()
         if summary:
-            return explained.summarise(self._plan, self._counters, native[0], self._program)
+            return explained.summarise(self._plan, self._counters, calls, self._program)
         return explained.report(
             self._plan,
             self._counters,
-            native,
+            calls,
             self._program,
             self._resolution,
             self._sessions_facts(),
+            {"loaded": False} if self._gpu is None else self._gpu.facts(),
+        )
+
+    def _calls(self) -> explained.Calls:
+        texts, size = self.native_calls
+        gpu = self._gpu
+        return explained.Calls(
+            texts,
+            size,
+            self.native_session_calls,
             self.native_uncut,
+            0 if gpu is None else gpu.texts,
+            {} if gpu is None else gpu.fallen,
+            gpu is not None and gpu.texts > 0 and texts == self._gpu_calls_seen,
         )
 
     def _sessions_facts(self) -> dict[str, Any]:

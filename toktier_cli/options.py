@@ -143,7 +143,6 @@ def load_tokenizer(
         # Brought before it is loaded, so that a download is announced; from the cache: a fraction of a millisecond.
         obtain(family, resolve_settings(config), notify=invocation.note)
         tok = toktier.load(family, policy=policy, device=device, config=config, **chosen)
-    _note_unmet_gpu(invocation, tok)
     invocation.inform(lambda: _loaded(tok, family or file))
     return tok
 
@@ -154,13 +153,3 @@ def _loaded(tok: Tokenizer, name: str | None) -> str:
     program = report["program"]
     origin = "" if program is None else f"; program {'from the cache' if program['from_cache'] else 'compiled now'}"
     return f"{shown_path(name or '')}: {report['verdict']}{origin}"
-
-
-def _note_unmet_gpu(invocation: Invocation, tok: Tokenizer) -> None:
-    """Says that the native engine serves where the GPU was asked for. Of the reference the package itself warns."""
-    report = tok.explain()
-    asked = report["request"]
-    gpu = asked["tokenizer"] == BackendId.GPU or (asked["tokenizer"] == AUTO and asked["device"] == Device.CUDA)
-    if gpu and report["backend"] == BackendId.FAST_CPU:
-        gate = next(g for g in report["gates"] if g["backend"] == BackendId.GPU and not g["open"])
-        invocation.note(f"note: asked for gpu, fast_cpu serves: {gate['summary']} ({gate['reason']})")

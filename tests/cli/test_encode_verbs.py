@@ -84,8 +84,8 @@ def test_asking_for_the_gpu_where_the_cpu_serves_is_answered_in_one_line(
         outcome = command(*verb, *MINI, *asked)
         assert outcome.code == 0
         (line,) = outcome.stderr.splitlines()
-        assert line.startswith("note: asked for gpu, fast_cpu serves: ")
-        assert line.endswith("(R_BACKEND_UNAVAILABLE)")
+        assert line.startswith("warning: toktier_mini: fast_cpu serves, not gpu: no usable GPU (R_NO_GPU_DETECTED)")
+        assert "CUDA_VISIBLE_DEVICES" in line
         assert command(*verb, *MINI, *asked, "--quiet").stderr == ""
     assert command("encode", *MINI, "hello", *asked).stdout == plain.stdout
     refused = command("encode", *MINI, "hello", *asked, "--no-tokenizer-fallback")

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import time
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -29,7 +31,7 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return nvml_stub.build(tmp_path_factory.mktemp("nvml"))
 
 
-def context(tmp_path: Path, library: Path, mode: str = "", **more: bool) -> Context:
+def context(tmp_path: Path, library: Path, mode: str = "", **more: Any) -> Context:
     environ = {**os.environ, "LD_LIBRARY_PATH": str(library), "NVML_STUB": mode}
     config = Config(home=tmp_path / "home", **more)
     return Context(config=config, environ=environ, system=nvml_stub.system_root(tmp_path / "system"), import_path=())
@@ -48,11 +50,11 @@ def test_two_devices_and_the_first_closed_gate(tmp_path: Path, library: Path) ->
     assert found["gpu.driver"].finding.facts == {"driver_version": "570.86.15", "cuda_driver_version": "12.8"}
     assert found["gpu.devices"].finding.facts["devices"] == nvml_stub.DEVICES
     told = found["gpu.certification"].finding.facts["automatic_gpu_delivery_certification"]
-    assert told == {"sm_86": "untested", "sm_90": "untested"}
+    assert told == {"sm_86": "compiled_unjudged", "sm_90": "compiled_unjudged"}
     route = found["gpu.route"].finding
     assert route.facts["automatic_gpu_candidate"] is True
     assert route.facts["automatic_gpu_eligible"] is False
-    assert route.facts["first_closed_gate"]["gate"] == "installed"
+    assert route.facts["first_closed_gate"]["gate"] == "kernels"
     assert "R_BACKEND_UNAVAILABLE" in route.summary
     assert route.remedy is not None
 
@@ -180,3 +182,20 @@ def test_cubins_that_were_compiled_here_are_counted(tmp_path: Path) -> None:
     assert given.settings.cubins_dir is not None
     CubinCache(given.settings.cubins_dir).store({"n": 1}, b"cubin", {})
     assert rows(given)["gpu.cubins"].finding.facts["cubins_cached"] == 1
+
+
+def test_a_listed_toolchain_leaves_the_tokenizer_to_be_asked_about(tmp_path: Path, library: Path) -> None:
+    listed = shipped_digests().builds[0]
+    site = site_with(tmp_path, f"{listed.distribution.replace('-', '_')}-{listed.version}")
+    found = rows(replace(context(tmp_path, library), import_path=(str(site),)))
+    assert found["gpu.nvrtc"].finding.facts["automatic_gpu_delivery"] == "jit"
+    route = found["gpu.route"].finding
+    assert route.facts["automatic_effective_backend"] == "fast_cpu"
+    assert route.facts["first_closed_gate"]["reason"] == "R_UNCERTIFIED_ARTIFACT"
+    assert route.remedy is not None
+    assert route.remedy.command == "toktier doctor --family NAME"
+
+
+def test_the_crossover_is_the_one_of_the_settings(tmp_path: Path, library: Path) -> None:
+    route = rows(context(tmp_path, library, gpu_min_bytes=1234))["gpu.route"].finding
+    assert route.facts["gpu_min_bytes"] == 1234

@@ -11,7 +11,7 @@ import toktier
 from tests.support.material import ROOT, small_tokenizers
 from toktier.routing import vocabulary as v
 from toktier.routing.plan import ProgramFacts, Request, plan
-from toktier.routing.probe import ProbeFacts
+from toktier.routing.probe import OpenedGpu, ProbeFacts, Problem
 
 PAGE = (ROOT / "docs" / "routing.md").read_text(encoding="utf-8")
 
@@ -26,9 +26,10 @@ def test_no_reason_code_that_does_not_exist() -> None:
 
 
 def test_every_gate_and_certified_version_is_there() -> None:
-    facts = ProbeFacts("0.23.3", gpu_backend=True, gpu_count=0)
+    lost = OpenedGpu(self_tested=True, problem=Problem("execution", v.Reason.EXEC_FAULT, "it is lost"))
+    facts = ProbeFacts("0.23.3", gpu_backend=True, gpu_count=1, gpu_delivery=v.GpuDelivery.JIT, gpu=lost)
     gates = plan(facts, Request(), ProgramFacts("00")).gates
-    names = {gate.name for gate in gates if gate.backend is not v.BackendId.HF}
+    names = {gate.name for gate in gates if gate.backend is not v.BackendId.HF} | {"kernels"}
     rows = {line.split("|")[1].split()[0] for line in PAGE.splitlines() if re.match(r"\| \w+( \(gpu\))? \| `R_", line)}
     assert rows == names
     assert ", ".join(v.CERTIFIED_REFERENCE_VERSIONS) in PAGE

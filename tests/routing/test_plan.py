@@ -10,13 +10,14 @@ import pytest
 from toktier import errors
 from toktier.evidence.admission import Admission, Finding
 from toktier.routing.plan import REGISTRY_ABSENT, Plan, ProgramFacts, Request, plan
-from toktier.routing.probe import ProbeFacts
+from toktier.routing.probe import OpenedGpu, ProbeFacts, Problem
 from toktier.routing.vocabulary import (
     CERTIFIED_REFERENCE_VERSIONS,
     CERTIFYING,
     POLICIES,
     BackendId,
     Device,
+    GpuDelivery,
     Reason,
     RoutingPolicy,
     Status,
@@ -24,16 +25,32 @@ from toktier.routing.vocabulary import (
 
 GPU, CPU, HF = BackendId.GPU, BackendId.FAST_CPU, BackendId.HF
 P, R = RoutingPolicy, Reason
-# Reasons that no plan gives: they arise when a text is decoded or encoded, or kernels are asked for.
-AT_RUN_TIME = {R.DECODE_REFERENCE, R.SESSION_NO_SAFE_CUT, R.KERNEL_BUILD_FAILED, R.KERNEL_DIGEST_MISMATCH}
+# Reasons that no plan gives: they arise when a text is decoded or encoded.
+AT_RUN_TIME = {
+    R.DECODE_REFERENCE, R.SESSION_NO_SAFE_CUT, R.INPUT_BELOW_GPU_THRESHOLD, R.INPUT_NORMALIZED, R.GPU_MALFORMED,
+    R.GPU_ADDED_OVERLAP, R.GPU_ADDED_FLAGS, R.GPU_GIANT_PIECE,
+}  # fmt: skip
 
 HERE = ProbeFacts(reference_version="0.23.3")
 OLD = ProbeFacts(reference_version="0.22.1")
 NONE = ProbeFacts(reference_version=None)
-WITH_GPU = ProbeFacts(reference_version="0.23.3", gpu_backend=True, gpu_count=1)
-GPU_BUILT = ProbeFacts(reference_version="0.23.3", gpu_backend=True, gpu_count=0)
+WITH_GPU = ProbeFacts("0.23.3", gpu_backend=True, gpu_count=1, gpu_delivery=GpuDelivery.JIT)
+GPU_BUILT = ProbeFacts("0.23.3", gpu_backend=True, gpu_count=0)
+NO_KERNELS = ProbeFacts("0.23.3", gpu_backend=True, gpu_count=2)
+OPENED = OpenedGpu("sm_90", "9.0", "a device", "13.0", "ab" * 32, GpuDelivery.JIT, listed=True)
+
+
+def with_gpu(**changes: object) -> ProbeFacts:
+    """A device whose driver was asked."""
+    return replace(WITH_GPU, gpu=replace(OPENED, **changes))  # type: ignore[arg-type]
+
+
+def failed(gate: str, reason: Reason) -> ProbeFacts:
+    return with_gpu(problem=Problem(gate, reason, "it went wrong"))
+
 
 COMPILED = ProgramFacts("ab" * 32, fingerprint="cd" * 32)
+UNSUITABLE = replace(COMPILED, gpu_unsuitable="its model falls back to bytes")
 REFUSED = ProgramFacts("ab" * 32, unsupported=("model.type", "WordPiece", "model.type = WordPiece is beyond"))
 
 UNKNOWN = ProgramFacts("ab" * 32, fingerprint="cd" * 32, unidentified="no table names these bytes")
@@ -50,6 +67,21 @@ UNJUDGED = known({})
 STALE = known({CPU: Status.UNTESTED}, R.ENGINE_BINDING_MISMATCH)
 BROKEN = Admission("invalid", {CPU: Finding(Status.UNTESTED, "the registry is damaged", R.REGISTRY_INVALID)})
 LOCAL = known({CPU: Status.LOCALLY_CERTIFIED})
+UNLISTED = Admission(
+    "sha256:00",
+    {
+        CPU: Finding(Status.CERTIFIED, "it says"),
+        GPU: Finding(Status.EXPERIMENTAL, "other kernels", R.KERNEL_DIGEST_MISMATCH),
+    },
+)
+ELSEWHERE = Admission(
+    "sha256:00",
+    {
+        CPU: Finding(Status.CERTIFIED, "it says"),
+        GPU: Finding(Status.COMPILED_UNJUDGED, "no evidence there", R.SM_UNCERTIFIED),
+    },
+)
+GPU_ONLY = known({GPU: Status.CERTIFIED})
 LOCAL_ONLY = Admission(None, {CPU: Finding(Status.LOCALLY_CERTIFIED, "it says")})
 
 
@@ -86,6 +118,29 @@ SERVED = [
     (WITH_GPU, COMPILED, CERTIFIED, request(gpu_disabled=True), CPU, {GPU: R.GPU_DISABLED}),
     (GPU_BUILT, COMPILED, CERTIFIED, request(), CPU, {GPU: R.NO_GPU_DETECTED}),
     (GPU_BUILT, COMPILED, CERTIFIED, request(backend=GPU), CPU, {GPU: R.NO_GPU_DETECTED}),
+    (NO_KERNELS, COMPILED, CERTIFIED, request(), CPU, {GPU: R.BACKEND_UNAVAILABLE}),
+    (WITH_GPU, UNSUITABLE, CERTIFIED, request(), CPU, {GPU: R.GPU_PROGRAM_UNSUITABLE}),
+    (WITH_GPU, COMPILED, GPU_ONLY, request(), HF, {GPU: R.UNCERTIFIED_ARTIFACT, CPU: R.UNCERTIFIED_ARTIFACT}),
+    # once the driver was asked
+    (with_gpu(), COMPILED, CERTIFIED, request(), GPU, {}),
+    (with_gpu(), COMPILED, ELSEWHERE, request(), CPU, {GPU: R.SM_UNCERTIFIED}),
+    (with_gpu(self_tested=True), COMPILED, ELSEWHERE, request(P.SUPPORTED), GPU, {}),
+    (with_gpu(listed=False), COMPILED, UNLISTED, request(P.SUPPORTED), CPU, {GPU: R.KERNEL_DIGEST_MISMATCH}),
+    (with_gpu(listed=False), COMPILED, UNLISTED, request(P.EXPERIMENTAL), GPU, {}),
+    (failed("device", R.DRIVER_TOO_OLD), COMPILED, CERTIFIED, request(), CPU, {GPU: R.DRIVER_TOO_OLD}),
+    (failed("device", R.NO_GPU_DETECTED), COMPILED, CERTIFIED, request(), CPU, {GPU: R.NO_GPU_DETECTED}),
+    (failed("kernels", R.KERNEL_BUILD_FAILED), COMPILED, CERTIFIED, request(), CPU, {GPU: R.KERNEL_BUILD_FAILED}),
+    (failed("kernels", R.KERNEL_DIGEST_MISMATCH), COMPILED, CERTIFIED, request(), CPU, {GPU: R.KERNEL_DIGEST_MISMATCH}),
+    (
+        failed("self_test", R.GPU_SELF_TEST_FAILED),
+        COMPILED,
+        CERTIFIED,
+        request(P.EXPERIMENTAL),
+        CPU,
+        {GPU: R.GPU_SELF_TEST_FAILED},
+    ),
+    (failed("execution", R.EXEC_FAULT), COMPILED, CERTIFIED, request(P.EXPERIMENTAL), CPU, {GPU: R.EXEC_FAULT}),
+    (failed("execution", R.GPU_FORKED), COMPILED, CERTIFIED, request(), CPU, {GPU: R.GPU_FORKED}),
     # registry
     (WITH_GPU, COMPILED, ABSENT, request(), CPU, {GPU: R.UNCERTIFIED_ARTIFACT}),
     (WITH_GPU, COMPILED, ABSENT, request(P.SUPPORTED), GPU, {}),
@@ -143,6 +198,17 @@ REFUSALS = [
     (HERE, COMPILED, ABSENT, request(backend=GPU, fallback=False), errors.BackendUnavailable),
     (HERE, COMPILED, ABSENT, request(device=Device.CUDA, fallback=False), errors.BackendUnavailable),
     (GPU_BUILT, COMPILED, ABSENT, request(backend=GPU, fallback=False), errors.BackendUnavailable),
+    (NO_KERNELS, COMPILED, CERTIFIED, request(backend=GPU, fallback=False), errors.BackendUnavailable),
+    (WITH_GPU, UNSUITABLE, CERTIFIED, request(device=Device.CUDA, fallback=False), errors.BackendUnavailable),
+    (WITH_GPU, COMPILED, ABSENT, request(device=Device.CUDA, fallback=False), errors.UncertifiedTokenizer),
+    (
+        failed("device", R.DRIVER_TOO_OLD),
+        COMPILED,
+        CERTIFIED,
+        request(backend=GPU, fallback=False),
+        errors.CudaDriverTooOld,
+    ),
+    (with_gpu(), COMPILED, ELSEWHERE, request(backend=GPU, fallback=False), errors.UncertifiedTokenizer),
     (NONE, COMPILED, ABSENT, request(), errors.OracleVersionUnsupported),
     (NONE, COMPILED, ABSENT, request(backend=HF), errors.BackendUnavailable),
     (NONE, COMPILED, ABSENT, request(P.REFERENCE), errors.BackendUnavailable),
@@ -186,16 +252,23 @@ def test_the_remedy_of_a_gpu_request_names_who_serves_once_fallback_is_allowed(
 
 
 def all_plans() -> list[Plan]:
-    facts = [HERE, OLD, NONE, WITH_GPU, GPU_BUILT]
-    programs = [COMPILED, REFUSED, UNKNOWN]
-    admissions = [ABSENT, CERTIFIED, UNJUDGED, STALE, BROKEN, LOCAL]
-    backends = [None, *BackendId]
-    flags = [True, False]
+    problems = [
+        failed("device", R.DRIVER_TOO_OLD), failed("kernels", R.KERNEL_BUILD_FAILED),
+        failed("self_test", R.GPU_SELF_TEST_FAILED), failed("execution", R.EXEC_FAULT),
+        failed("execution", R.GPU_FORKED),
+    ]  # fmt: skip
+    known_of_cpu = [ABSENT, CERTIFIED, UNJUDGED, STALE, BROKEN, LOCAL]
+    combined = [
+        ([HERE, OLD, NONE, WITH_GPU, GPU_BUILT], [COMPILED, REFUSED, UNKNOWN], known_of_cpu),
+        ([NO_KERNELS, WITH_GPU, with_gpu()], [COMPILED, UNSUITABLE], [CERTIFIED, UNLISTED, ELSEWHERE, GPU_ONLY]),
+        (problems, [COMPILED], [CERTIFIED, UNLISTED]),
+    ]
+    asked = itertools.product(RoutingPolicy, [None, *BackendId], Device, [True, False], [True, False])
+    requests = [Request(*each) for each in asked]
     return [
-        plan(f, Request(policy, backend, device, fallback, off), program, admission)
-        for f, program, admission, policy, backend, device, fallback, off in itertools.product(
-            facts, programs, admissions, RoutingPolicy, backends, Device, flags, flags
-        )
+        plan(seen, each, program, admission)
+        for facts, programs, admissions in combined
+        for seen, program, admission, each in itertools.product(facts, programs, admissions, requests)
     ]
 
 
@@ -225,6 +298,17 @@ def test_laws_over_all_small_facts() -> None:
         # every backend above the serving one has a reason
         above = {b for b in order if order.index(b) < order.index(p.serves)}
         assert above <= {gate.backend for gate in p.closed}
+        # a GPU leans on the CPU engine, and serves no kernels of which nothing is known
+        if p.serves is GPU:
+            assert all(g.is_open for g in p.gates if g.backend is CPU and g.name != "selection")
+            assert p.facts.gpu_count
+            assert p.facts.gpu_delivery is not None
+            assert p.facts.gpu is None or p.facts.gpu.problem is None
+            if p.admission is UNLISTED:
+                assert p.request.policy is P.EXPERIMENTAL
+                assert R.KERNEL_DIGEST_MISMATCH in {gate.reason for gate in p.waivers}
+            if p.admission is ELSEWHERE:
+                assert p.request.policy in (P.SUPPORTED, P.EXPERIMENTAL)
         # nothing accelerated without a program, and without a certified reference only as a reported waiver
         if p.serves is not HF:
             assert p.program.unsupported is None
@@ -292,3 +376,33 @@ def test_involuntary_reference_is_told_by_the_backend_that_would_have_served() -
     assert gate.reason is Reason.PROGRAM_UNSUPPORTED
     assert plan(HERE, request(P.REFERENCE), REFUSED).involuntary is None
     assert plan(HERE, request(backend=HF), REFUSED).involuntary is None
+
+
+def test_the_plan_made_again_is_the_plan_with_what_was_found() -> None:
+    first = plan(WITH_GPU, request(P.SUPPORTED), COMPILED, UNJUDGED)
+    assert first.chain == (GPU, CPU, HF)
+    again = first.again(OPENED, UNLISTED)
+    assert again == plan(with_gpu(), request(P.SUPPORTED), COMPILED, UNLISTED)
+    assert again.serves is CPU
+    assert again.chain == (CPU, HF)
+
+
+def test_a_closed_gate_of_the_gpu_says_what_a_person_may_do() -> None:
+    for facts, admission, word in (
+        (NO_KERNELS, CERTIFIED, "nvidia-cuda-nvrtc"),
+        (GPU_BUILT, CERTIFIED, "CUDA_VISIBLE_DEVICES"),
+        (failed("device", R.DRIVER_TOO_OLD), CERTIFIED, "newer driver"),
+        (failed("kernels", R.KERNEL_BUILD_FAILED), CERTIFIED, "toktier gpu compile"),
+        (with_gpu(), ELSEWHERE, "toktier certify FILE --backend gpu"),
+    ):
+        refusal = plan(facts, request(backend=GPU, fallback=False), COMPILED, admission).refusal
+        assert refusal is not None
+        assert refusal.remedy is not None
+        assert word in refusal.remedy
+        assert "fast_cpu then serves" in refusal.remedy or "allow the reference" in refusal.remedy
+
+
+def test_experimental_lists_waivers_of_the_cpu_engine_that_a_gpu_leans_on() -> None:
+    decided = plan(with_gpu(self_tested=True), request(P.EXPERIMENTAL), COMPILED, UNJUDGED)
+    assert decided.serves is GPU
+    assert [(gate.backend, gate.name) for gate in decided.waivers] == [(GPU, "registry"), (CPU, "registry")]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from importlib.metadata import version
@@ -9,7 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from toktier.routing.probe import _reference_version, probe
+from toktier.routing import probe as probe_module
+from toktier.routing.probe import _reference_version, gpu_count, probe
+from toktier.routing.vocabulary import GpuDelivery
 
 INSTALLED = version("tokenizers")
 
@@ -69,4 +72,57 @@ def test_a_loaded_module_speaks_for_itself(monkeypatch: pytest.MonkeyPatch) -> N
 
     monkeypatch.setattr(tokenizers, "__version__", "9.9.9")
     assert _reference_version() == "9.9.9"
-    assert not probe().gpu_backend
+
+
+def test_a_host_without_a_device_pays_for_one_look(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    looked: list[str] = []
+    real = os.path.exists
+
+    def exists(path: str) -> bool:
+        looked.append(path)
+        return False
+
+    monkeypatch.setattr(os.path, "exists", exists)
+    assert gpu_count(str(tmp_path)) == 0
+    monkeypatch.setattr(os.path, "exists", real)
+    assert looked == [str(tmp_path / "dev/nvidiactl"), str(tmp_path / "dev/dxg")]
+
+
+def test_devices_are_counted_by_their_nodes(tmp_path: Path) -> None:
+    (tmp_path / "dev").mkdir()
+    for name in ("nvidia0", "nvidia1", "nvidia10", "nvidia-uvm", "nvidiactl", "nvidia-caps", "null"):
+        (tmp_path / "dev" / name).touch()
+    assert gpu_count(str(tmp_path)) == 3
+    (tmp_path / "dev/nvidiactl").unlink()
+    assert gpu_count(str(tmp_path)) == 0
+    (tmp_path / "dev/dxg").touch()
+    assert gpu_count(str(tmp_path)) == 1
+
+
+def test_nobody_looks_for_a_gpu_that_is_switched_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    def count(system: str = "/") -> int:
+        raise AssertionError("looked")
+
+    monkeypatch.setattr(probe_module, "gpu_count", count)
+    assert probe(look_for_gpu=False).gpu_count is None
+    with pytest.raises(AssertionError, match="looked"):
+        probe()
+
+
+@pytest.mark.parametrize("wanted", list(GpuDelivery))
+def test_kernels_are_looked_for_where_there_is_a_device_alone(
+    wanted: GpuDelivery, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[GpuDelivery] = []
+
+    def available(delivery: GpuDelivery) -> str:
+        asked.append(delivery)
+        return "jit"
+
+    monkeypatch.setattr("toktier.gpu.delivery.available", available)
+    monkeypatch.setattr(probe_module, "gpu_count", lambda: 0)
+    assert probe(wanted).gpu_delivery is None
+    assert asked == []
+    monkeypatch.setattr(probe_module, "gpu_count", lambda: 2)
+    found = probe(wanted)
+    assert (found.gpu_count, found.gpu_delivery, asked) == (2, GpuDelivery.JIT, [wanted])

@@ -38,12 +38,12 @@ class FastCpuBackend:
     def __init__(self, program: Program, meta: dict[str, Any]) -> None:
         """`meta`: the META document of the program."""
         self.program = program
-        self._meta = meta
+        self.meta = meta
 
     @property
     def decodes(self) -> bool:
         """Whether the program decodes by itself."""
-        return bool(self._meta["decode"] == "native")
+        return bool(self.meta["decode"] == "native")
 
     def decode(self, ids: Iterable[int], skip_special_tokens: bool) -> str:
         if not self.decodes:
@@ -53,7 +53,7 @@ class FastCpuBackend:
     def tail_rule(self, decode: Callable[[Sequence[int]], str]) -> TailRule | None:
         """What is known of the file's decoder that spares a stream work; `decode`: the one that the stream uses, native
         or the reference's."""
-        steps = self._meta["decoder"]
+        steps = self.meta["decoder"]
         if not isinstance(steps, list):
             return None
         kinds = [step["type"] for step in steps]
@@ -78,17 +78,17 @@ class FastCpuBackend:
 
     @cached_property
     def vocab_size(self) -> int:
-        return int(self._meta["model"]["vocabulary"]) + int(self._meta["added_tokens"]["new"])
+        return int(self.meta["model"]["vocabulary"]) + int(self.meta["added_tokens"]["new"])
 
     @cached_property
     def special_tokens(self) -> dict[str, int]:
-        listed = ((int(token["id"]), str(token["content"])) for token in self._meta["special_tokens"])
+        listed = ((int(token["id"]), str(token["content"])) for token in self.meta["special_tokens"])
         return {content: token_id for token_id, content in sorted(listed)}
 
     @property
     def template(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """Ids that the template puts before and after a text."""
-        before, after = (self._meta["post_processor"][side] for side in ("before", "after"))
+        before, after = (self.meta["post_processor"][side] for side in ("before", "after"))
         return tuple(int(i) for i, _ in before), tuple(int(i) for i, _ in after)
 
     def token_to_id(self, token: str) -> int | None:
@@ -101,9 +101,9 @@ class FastCpuBackend:
     def names_ids(self) -> bool:
         """Whether `id_to_token` is the reference's. Under a normalizer 0.23.3 gives the normalized content of a
         `normalized` added token, 0.22.2 the written one: then the installed reference must be asked."""
-        return not (self._meta["normalizer"] and self._meta["added_tokens"]["normalized"])
+        return not (self.meta["normalizer"] and self.meta["added_tokens"]["normalized"])
 
     @property
     def changes_length(self) -> bool:
         """The file stores truncation or padding."""
-        return self._meta["truncation"] is not None or self._meta["padding"] is not None
+        return self.meta["truncation"] is not None or self.meta["padding"] is not None

@@ -18,6 +18,7 @@ from toktier.artifacts.local_artifacts import find_local, is_local_name
 from toktier.artifacts.pins import TOKENIZER_FILE, shipped_pins
 from toktier.diagnosis import artifacts
 from toktier.diagnosis.context import Context
+from toktier.diagnosis.gpu_hardware import gpu_facts
 from toktier.diagnosis.model import Code, Finding, Reason, Remedy, Status, ok, skip
 from toktier.errors import ConfigInvalid, ProgramCorrupt, ProgramUnsupported, ToktierError
 from toktier.evidence.admission import admission
@@ -131,8 +132,14 @@ def route(context: Context) -> Finding:
         program, held = context.once("family.program", lambda: _program(context, found))
     except ToktierError as error:
         return artifacts.refused(error)
-    seen = probe()
-    known = admission(program.artifact_sha256, program.fingerprint, seen.reference_version, context.settings.state_dir)
+    seen = gpu_facts(context)
+    known = admission(
+        program.artifact_sha256,
+        program.fingerprint,
+        seen.reference_version,
+        context.settings.state_dir,
+        gpu=bool(seen.gpu_count),
+    )
     settings = context.settings
     asked = Request(
         backend=parse_backend(settings.tokenizer),

@@ -9,25 +9,29 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from toktier.diagnosis.context import Context
 from toktier.diagnosis.model import Code, Finding, Reason, Remedy, Status, ok, skip
+from toktier.errors import RegistryInvalid
+from toktier.evidence.local import everything
+from toktier.evidence.registry import shipped_registry
 from toktier.gpu.cubin_cache import CubinCache
 from toktier.gpu.delivery import available, prebuilt_architectures
 from toktier.gpu.digests import shipped_digests
 from toktier.gpu.toolchain import Missing, Places, Toolchain, find_toolchain
 from toktier.labels import shown
-from toktier.routing.plan import Gate, ProgramFacts, Request, plan
-from toktier.routing.probe import probe
-from toktier.routing.vocabulary import BackendId
+from toktier.routing.gpu_route import closed_gate
+from toktier.routing.plan import ProgramFacts, Request, plan, remedy_of
+from toktier.routing.probe import ProbeFacts, probe
+from toktier.routing.vocabulary import CERTIFYING, BackendId
 from toktier.routing.vocabulary import Status as Known
 
 PROBE = str(Path(__file__).with_name("gpu_probe.py"))  # run, never imported: it would load ctypes
 DRIVER_SECONDS = 1.5  # under the deadline of a check, so that the row can say which part did not answer
 MAX_ANSWER = 1 << 20
-GPU_MIN_BYTES = 65536  # the crossover that a load assumes when nobody measured another
 NVIDIA = "0x10de"
 BINDINGS = ("cuda-python", "cuda-bindings")
 NVRTC = ("nvidia-cuda-nvrtc", "nvidia-cuda-nvrtc-cu13", "nvidia-cuda-nvrtc-cu12")
@@ -168,53 +172,78 @@ def cubins(context: Context) -> Finding:
 
 
 def certification(context: Context) -> Finding:
+    """What is known of the kernels on each architecture that is here, of whatever tokenizer there is evidence."""
     if not present(context):
         return skip(_NONE, automatic_gpu_delivery_certification={})
     found = answer(context).get("devices") or []
-    told = {one["architecture"]: Known.UNTESTED.value for one in found}
-    return skip(
-        "no evidence speaks about any architecture yet", automatic_gpu_delivery_certification=dict(sorted(told.items()))
-    )
+    told = {one["architecture"]: _known(context, one["architecture"]).value for one in found}
+    facts = {"automatic_gpu_delivery_certification": dict(sorted(told.items()))}
+    if not set(told.values()) & set(CERTIFYING):
+        return skip("no evidence speaks about any architecture that is here", **facts)
+    return ok(", ".join(f"{name} {status}" for name, status in sorted(told.items())), **facts)
+
+
+def _known(context: Context, architecture: str) -> Known:
+    """The best status that any tokenizer can have there. Whether the kernels at hand are those of the evidence is known
+    when they are chosen."""
+    registered = local = False
+    try:
+        rows = [row for row in shipped_registry().rows if row["backend"] == BackendId.GPU]
+        registered = any(
+            key.endswith(f"+{architecture}") and entry["status"] == Known.CERTIFIED
+            for row in rows
+            for key, entry in row["references"].items()
+        )
+        listed = any(architecture in build.cubins for build in shipped_digests().builds)
+    except RegistryInvalid:
+        listed = False
+    if context.settings.state_dir is not None:
+        evidence = (one.evidence for one in everything(context.settings.state_dir))
+        local = any(e is not None and e.kernels is not None and e.kernels.place == architecture for e in evidence)
+    if registered:
+        return Known.CERTIFIED
+    return Known.LOCALLY_CERTIFIED if local else Known.COMPILED_UNJUDGED if listed else Known.EXPERIMENTAL
+
+
+def gpu_facts(context: Context) -> ProbeFacts:
+    """What a load would see, of the GPU as the driver told it here."""
+    found = answer(context).get("devices") if present(context) else None
+    seen = probe(look_for_gpu=False)
+    delivery = available(places=_places(context)) if found else None
+    return replace(seen, gpu_count=len(found) if found else 0, gpu_delivery=delivery)
 
 
 def route(context: Context) -> Finding:
-    """Whether a GPU would be taken by itself, and the first closed gate."""
+    """Whether a GPU would be taken by itself, and the first closed gate, of a tokenizer that compiles and about which
+    nothing is known."""
     facts: dict[str, Any] = {"automatic_gpu_candidate": False, "automatic_gpu_eligible": False}
-    facts |= {"gpu_min_bytes": GPU_MIN_BYTES, "automatic_effective_backend": _serving(context)}
+    request = Request(gpu_disabled=context.settings.disable_gpu)
+    decided = plan(gpu_facts(context), request, ProgramFacts("0" * 64))
+    facts["automatic_effective_backend"] = None if decided.serves is None else decided.serves.value
+    facts["gpu_min_bytes"] = context.settings.gpu_min_bytes
     if not present(context):
         return skip(_NONE, **facts)
     disabled = context.settings.disable_gpu
     facts["automatic_gpu_candidate"] = not disabled and bool(answer(context).get("devices"))
-    gate = first_closed(context)
+    gate = closed_gate(decided)
     if gate is None:
         return ok("every gate is open", **(facts | {"automatic_gpu_eligible": True}))
     reason = None if gate.reason is None else gate.reason.value
+    told = "ask about a tokenizer" if gate.name == "registry" else remedy_of(gate) or "nothing on this host"
     return Finding(
         Status.SKIP if disabled else Status.WARN,
         f"the GPU is not used: {gate.summary} ({reason})",
         facts | {"first_closed_gate": gate.to_dict()},
         (Reason(Code.GPU_GATE_CLOSED, reason, "an open gate"),),
-        Remedy(*_OPENS.get(gate.name, ("ask about a tokenizer", "toktier doctor --family NAME"))),
+        Remedy(told, _COMMANDS.get(gate.name)),
     )
 
 
-# What opens a gate of the GPU.
-_OPENS: dict[str, tuple[str, str | None]] = {
-    "enabled": ("allow the GPU in the settings", "toktier config show --origin"),
-    "installed": ("nothing on this host: this version of toktier has no GPU backend; the CPU engine serves", None),
-    "device": ("make a device visible to this process (driver, container, CUDA_VISIBLE_DEVICES)", "nvidia-smi"),
-    "reference_version": ("install a certified reference", "toktier doctor --only dependencies.reference"),
+# What to type about a closed gate.
+_COMMANDS = {
+    "enabled": "toktier config show --origin",
+    "device": "nvidia-smi",
+    "kernels": "toktier gpu compile",
+    "reference_version": "toktier doctor --only dependencies.reference",
+    "registry": "toktier doctor --family NAME",
 }
-
-
-def first_closed(context: Context) -> Gate | None:
-    """Of a tokenizer that compiles and about which nothing is known."""
-    request = Request(gpu_disabled=context.settings.disable_gpu)
-    decided = plan(probe(), request, ProgramFacts("0" * 64))
-    return next((gate for gate in decided.gates if gate.backend is BackendId.GPU and not gate.is_open), None)
-
-
-def _serving(context: Context) -> str | None:
-    """Who would serve a tokenizer that compiles and is admitted."""
-    decided = plan(probe(), Request(gpu_disabled=context.settings.disable_gpu), ProgramFacts("0" * 64))
-    return None if decided.serves is None else decided.serves.value

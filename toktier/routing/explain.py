@@ -1,11 +1,15 @@
 """explain(): the plan and what happened since, as JSON-able dicts. Prints what was decided, decides nothing.
 
 The backend that encodes and the one that decodes are fixed when a tokenizer is loaded, so that "the last call" needs no
-record of its own: what served once serves always. Counting that it did is all that a call costs.
+record of its own: what served once serves always. Counting that it did is all that a call costs. Where a GPU takes long
+texts, it notes how many texts the CPU engine had answered: more of them since, and that one was the last.
 """
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from toktier.program import engine_identity
@@ -23,31 +27,62 @@ from toktier.routing.vocabulary import (
 _PATHS = {BackendId.HF: "reference", BackendId.FAST_CPU: "native", BackendId.GPU: "gpu"}
 
 
-def summarise(plan: Plan, counters: Counters, native_calls: int, program: dict[str, Any] | None) -> dict[str, Any]:
-    """The headline. `native_calls`: texts that the native engine encoded or counted; `program`: facts of its file."""
-    assert plan.serves is not None
-    decoder = BackendId.HF if _decode_by_reference(plan) else plan.serves
-    encoded = native_calls if plan.serves is BackendId.FAST_CPU else counters.texts(plan.serves)
+@dataclass(frozen=True, slots=True)
+class Calls:
+    """Texts that the engines answered. `native`, `native_bytes`: those of the CPU engine, of which `of_sessions` were
+    changes of sessions; `uncut`: changes of sessions that left a long text without a cut. `gpu`: those of the GPU;
+    `fallen`: those that were long enough for it and came to the CPU engine, by reason; `gpu_last`: the last was its."""
+
+    native: int
+    native_bytes: int
+    of_sessions: int = 0
+    uncut: int = 0
+    gpu: int = 0
+    fallen: Mapping[Reason, int] = field(default_factory=dict)
+    gpu_last: bool = False
+
+    def below(self, plan: Plan) -> int:
+        """Texts that were too short for the GPU that serves: whatever came to the CPU engine for no other reason."""
+        if plan.serves is not BackendId.GPU:
+            return 0
+        return max(0, self.native - self.of_sessions - sum(self.fallen.values()))
+
+
+def summarise(plan: Plan, counters: Counters, calls: Calls, program: dict[str, Any] | None) -> dict[str, Any]:
+    """The headline. `program`: facts of the program's file."""
+    if plan.serves is None:  # a GPU was asked for, nothing else, and it is gone
+        assert plan.refusal is not None
+        served = BackendId.GPU
+    else:
+        served = plan.serves
+    below = BackendId.FAST_CPU if served is BackendId.GPU else served
+    decoder = BackendId.HF if _decode_by_reference(plan) else below
+    last: BackendId = served
+    if served is BackendId.HF:
+        encoded = counters.texts(served)
+    else:
+        last = BackendId.GPU if calls.gpu_last else BackendId.FAST_CPU
+        encoded = calls.native + calls.gpu
     decoded = counters.decodings(decoder)
     gate = plan.involuntary
     fallback = None if gate is None or gate.reason is None else gate.reason.value
-    decode_fallback = fallback if decoder is plan.serves else Reason.DECODE_REFERENCE.value
+    decode_fallback = fallback if decoder is below else Reason.DECODE_REFERENCE.value
     return {
-        "backend": plan.serves.value,
+        "backend": served.value,
         "status": plan.status.value,
         "verdict": _verdict(plan),
         "policy": plan.request.policy.value,
         "reasons": [gate.reason.value for gate in plan.closed if gate.reason is not None],
         "artifact_sha256": plan.program.artifact_sha256,
         "fingerprint": plan.program.fingerprint,
-        "last_execution_backend": plan.serves.value if encoded else None,
-        "last_execution_path": _PATHS[plan.serves] if encoded else None,
+        "last_execution_backend": last.value if encoded else None,
+        "last_execution_path": _PATHS[last] if encoded else None,
         "last_execution_source": "text" if encoded else None,
         "last_execution_fallback": fallback if encoded else None,
         "last_decode_backend": decoder.value if decoded else None,
         "last_decode_path": _PATHS[decoder] if decoded else None,
         "last_decode_fallback": decode_fallback if decoded else None,
-        "fallback_ever_occurred": bool(counters.reasons()),
+        "fallback_ever_occurred": bool(counters.reasons() or calls.fallen),
         "decode": _PATHS[decoder],
         "program": program,
     }
@@ -56,18 +91,19 @@ def summarise(plan: Plan, counters: Counters, native_calls: int, program: dict[s
 def report(
     plan: Plan,
     counters: Counters,
-    native: tuple[int, int],
+    calls: Calls,
     program: dict[str, Any] | None,
     resolution: dict[str, Any],
     sessions: dict[str, Any],
-    uncut: int,
+    gpu_backend: dict[str, Any],
 ) -> dict[str, Any]:
-    """Everything: the summary, the request, the facts, every gate, admission, waivers, counters. `native`: texts and
-    bytes of the native engine; `resolution`: where the tokenizer.json came from; `sessions`: where they are kept, and
-    what look-ups found; `uncut`: changes of sessions that left a long text without a cut."""
+    """Everything: the summary, the request, the facts, every gate, admission, waivers, counters. `resolution`: where
+    the tokenizer.json came from; `sessions`: where they are kept, and what look-ups found; `gpu_backend`: what was
+    opened."""
     request = plan.request
+    reasons = _counted(plan, counters, calls, gpu_backend)
     return {
-        **summarise(plan, counters, native[0], program),
+        **summarise(plan, counters, calls, program),
         "chain": [backend.value for backend in plan.chain],
         "request": {
             "policy": request.policy.value,
@@ -76,27 +112,31 @@ def report(
             "device": request.device.value,
             "tokenizer_fallback": request.fallback,
             "gpu_disabled": request.gpu_disabled,
+            "gpu_min_bytes": request.gpu_min_bytes,
+            "gpu_delivery": request.gpu_delivery.value,
         },
         "gates": [gate.to_dict() for gate in plan.gates],
-        "reason_meanings": {reason.value: REASON_MEANINGS[reason] for reason in _reasons(plan)},
+        "reason_meanings": {reason.value: REASON_MEANINGS[reason] for reason in _reasons(plan, reasons)},
         "probe": {
             "reference_version": plan.facts.reference_version,
             "reference_versions_certified": list(CERTIFIED_REFERENCE_VERSIONS),
             "gpu_backend": plan.facts.gpu_backend,
             "gpu_count": plan.facts.gpu_count,
+            "gpu_delivery": None if plan.facts.gpu_delivery is None else plan.facts.gpu_delivery.value,
         },
         "certification": certification(plan),
-        "gpu_backend": {"loaded": False},
+        "gpu_backend": gpu_backend,
         "experimental_waivers": [gate.to_dict() for gate in plan.waivers],
         "model_resolution": resolution,
         "counters": {
             "calls": {
-                BackendId.FAST_CPU.value: native[0],
+                BackendId.FAST_CPU.value: calls.native,
                 BackendId.HF.value: counters.texts(BackendId.HF),
-            },
+            }
+            | ({BackendId.GPU.value: calls.gpu} if BackendId.GPU in plan.chain or calls.gpu else {}),
             "decode_calls": {b.value: counters.decodings(b) for b in (BackendId.FAST_CPU, BackendId.HF)},
-            "native_bytes": native[1],
-            "reasons": counters.reasons() | ({Reason.SESSION_NO_SAFE_CUT.value: uncut} if uncut else {}),
+            "native_bytes": calls.native_bytes,
+            "reasons": {reason.value: count for reason, count in reasons.items()},
         },
         "sessions": sessions,
     }
@@ -118,22 +158,37 @@ def _decode_by_reference(plan: Plan) -> bool:
     return plan.serves is BackendId.HF or plan.program.decode_by_reference
 
 
-def _reasons(plan: Plan) -> list[Reason]:
-    """Every code that the report can hold: of the gates, and of decoding at run time."""
+def _counted(plan: Plan, counters: Counters, calls: Calls, gpu_backend: dict[str, Any]) -> dict[Reason, int]:
+    """How often each reason occurred, in code order: steps down the chain, and what is none of them but costs time."""
+    counted = Counter({Reason(code): count for code, count in counters.reasons().items()})
+    counted.update(calls.fallen)
+    counted[Reason.SESSION_NO_SAFE_CUT] += calls.uncut
+    counted[Reason.INPUT_BELOW_GPU_THRESHOLD] += calls.below(plan)
+    engine = gpu_backend.get("counters") or {"redone": {}, "fallen": 0}
+    counted.update({Reason(code): count for code, count in engine["redone"].items()})
+    counted[Reason.EXEC_FAULT] += engine["fallen"]
+    return {reason: counted[reason] for reason in sorted(counted) if counted[reason]}
+
+
+def _reasons(plan: Plan, counted: Iterable[Reason]) -> list[Reason]:
+    """Every code that the report can hold: of the gates, and of what happened at run time."""
     reasons = [gate.reason for gate in plan.gates if gate.reason is not None]
     if plan.serves is not BackendId.HF and plan.program.decode_by_reference:
         reasons.append(Reason.DECODE_REFERENCE)
-    return reasons
+    return list(dict.fromkeys([*reasons, *counted]))
 
 
 def _verdict(plan: Plan) -> str:
     """One sentence for people."""
-    assert plan.serves is not None
+    if plan.serves is None:
+        return "nothing serves" if plan.refusal is None else plan.refusal.message
     if plan.serves is BackendId.HF:
         gate = plan.involuntary
         return "the reference serves, as asked" if gate is None else f"the reference serves: {gate.summary}"
     ground = next(g.summary for g in plan.gates if g.backend is plan.serves and g.name == "registry")
     text = f"{plan.serves.value} serves ({ground})"
+    if plan.serves is BackendId.GPU:
+        text += f" from {plan.request.gpu_min_bytes:,} bytes on, fast_cpu below"
     if plan.admission.registry is None and plan.status is Status.UNTESTED:
         text += f", status {plan.status.value}: no registry speaks about any tokenizer yet"
     if plan.status is Status.EXPERIMENTAL or plan.waivers:

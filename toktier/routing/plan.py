@@ -2,7 +2,9 @@
 
 Every gate that a backend must pass is listed, open or closed, in one order, so that `explain`, `inspect` and `doctor`
 print what was decided instead of deciding again. What evidence says is data (`toktier.evidence.admission`): while the
-registry has no row the gate says on which ground it is open. Not here: looking at the machine (`probe`), running.
+registry has no row the gate says on which ground it is open. Of a GPU the architecture, and with it the kernels, are
+known only when its driver is asked, which the first long text does: the plan is then made again (`again`), with what
+was found. Not here: looking at the machine (`probe`), running.
 """
 
 from __future__ import annotations
@@ -15,24 +17,38 @@ from typing import Any
 from toktier.errors import (
     BackendUnavailable,
     ConfigInvalid,
+    CudaDriverTooOld,
     OracleVersionUnsupported,
     ProgramUnsupported,
     ToktierError,
     UncertifiedTokenizer,
 )
 from toktier.evidence.admission import Admission
-from toktier.routing.probe import ProbeFacts
+from toktier.routing.probe import OpenedGpu, ProbeFacts
 from toktier.routing.vocabulary import (
     CERTIFIED_REFERENCE_VERSIONS,
     CERTIFYING,
+    GPU_MIN_BYTES,
     POLICIES,
     BackendId,
     Device,
+    GpuDelivery,
     Reason,
     RoutingPolicy,
     Status,
 )
 
+_REMEDIES: dict[Reason, str] = {
+    Reason.GPU_DISABLED: "allow the GPU in the settings (toktier config show --origin)",
+    Reason.NO_GPU_DETECTED: "make a device visible to this process (driver, container, CUDA_VISIBLE_DEVICES)",
+    Reason.DRIVER_TOO_OLD: "install a newer driver",
+    Reason.KERNEL_BUILD_FAILED: "run toktier gpu compile, which says what failed",
+    Reason.KERNEL_DIGEST_MISMATCH: "install the listed build of nvidia-cuda-nvrtc",
+    Reason.GPU_SELF_TEST_FAILED: "report it with the output of toktier doctor --json",
+    Reason.EXEC_FAULT: "see the log of the driver, and load the tokenizer again",
+}
+"""What a person may do about a closed gate of the GPU."""
+_BRING_KERNELS = "install cuda-python and nvidia-cuda-nvrtc"
 REGISTRY_ABSENT = "registry: absent, admission by compile-time proof and build suites"
 # Without a registry the ground of admission is the proofs of the compiler and the suites of the build. They speak about
 # the CPU engine; a GPU kernel binary is judged by evidence alone.
@@ -42,20 +58,24 @@ ADMITTED_WITHOUT_REGISTRY = frozenset({BackendId.FAST_CPU})
 @dataclass(frozen=True)
 class Request:
     """What the caller asked for, after precedence was applied. `backend` None: auto. `fallback` False: an error instead
-    of a backend below the one asked for. `gpu_disabled`: switched off by configuration."""
+    of a backend below the one asked for. `gpu_disabled`: switched off by configuration. `gpu_min_bytes`: of a text or a
+    batch, from which on a GPU serves."""
 
     policy: RoutingPolicy = RoutingPolicy.CERTIFIED
     backend: BackendId | None = None
     device: Device = Device.AUTO
     fallback: bool = True
     gpu_disabled: bool = False
+    gpu_min_bytes: int = GPU_MIN_BYTES
+    gpu_delivery: GpuDelivery = GpuDelivery.AUTO
 
 
 @dataclass(frozen=True)
 class ProgramFacts:
     """What compiling gave. `unsupported`: path, component and message of the refusal when it did not compile.
     `unidentified`: why bytes that were asked for by a repository's name are not known to be a tokenizer of the tables;
-    None for what is known, and for files that nobody named. `named`: what commands call it, a family or a path."""
+    None for what is known, and for files that nobody named. `named`: what commands call it, a family or a path.
+    `gpu_unsuitable`: which premise of the kernels it fails; None: none, or it was not looked for."""
 
     artifact_sha256: str
     fingerprint: str | None = None
@@ -63,6 +83,7 @@ class ProgramFacts:
     decode_by_reference: bool = False
     unidentified: str | None = None
     named: str | None = None
+    gpu_unsuitable: str | None = None
 
     @property
     def certify(self) -> str:
@@ -119,7 +140,19 @@ class Plan:
 
     @property
     def waivers(self) -> tuple[Gate, ...]:
-        return tuple(gate for gate in self.gates if gate.waived and gate.backend is self.serves)
+        """Those that the backend which serves needed, and of a GPU those of the CPU engine that it leans on."""
+        if self.serves is None:
+            return ()
+        needed = {self.serves, BackendId.FAST_CPU} if self.serves is BackendId.GPU else {self.serves}
+        return tuple(gate for gate in self.gates if gate.waived and gate.backend in needed)
+
+    @property
+    def asked_for_gpu(self) -> bool:
+        return _wants_gpu(self.request)
+
+    def again(self, gpu: OpenedGpu, admission: Admission) -> Plan:
+        """The plan with what the driver of the GPU said, and what evidence says of the kernels at hand."""
+        return plan(replace(self.facts, gpu=gpu), self.request, self.program, admission)
 
     @property
     def involuntary(self) -> Gate | None:
@@ -144,6 +177,13 @@ class Plan:
         if gate is None or gate.name != "registry":
             return None
         return "install toktier again" if gate.reason is Reason.REGISTRY_INVALID else self.program.certify
+
+
+def remedy_of(gate: Gate) -> str | None:
+    """What a person may do about a closed gate of the GPU; None where nothing is to be done on this host."""
+    if gate.name == "kernels" and gate.reason is Reason.BACKEND_UNAVAILABLE:
+        return _BRING_KERNELS
+    return None if gate.reason is None else _REMEDIES.get(gate.reason)
 
 
 def plan(facts: ProbeFacts, request: Request, program: ProgramFacts, admission: Admission | None = None) -> Plan:
@@ -195,14 +235,27 @@ def _contradiction(request: Request) -> ToktierError | None:
 
 
 def _gates(facts: ProbeFacts, request: Request, program: ProgramFacts, admission: Admission) -> Iterator[Gate]:
-    for backend in (BackendId.GPU, BackendId.FAST_CPU):
-        yield _policy_gate(backend, request)
-        yield _selection_gate(backend, request)
-        if backend is BackendId.GPU:
-            yield from _gpu_gates(facts, request)
-        yield _program_gate(backend, program)
-        yield _version_gate(backend, facts, request)
-        yield _registry_gate(backend, request, program, admission)
+    native = [
+        _policy_gate(BackendId.FAST_CPU, request),
+        _selection_gate(BackendId.FAST_CPU, request),
+        _program_gate(BackendId.FAST_CPU, program),
+        _version_gate(BackendId.FAST_CPU, facts, request),
+        _registry_gate(BackendId.FAST_CPU, request, program, admission),
+    ]
+    yield _policy_gate(BackendId.GPU, request)
+    yield _selection_gate(BackendId.GPU, request)
+    yield from _gpu_gates(facts, request)
+    yield _program_gate(BackendId.GPU, program)
+    yield _version_gate(BackendId.GPU, facts, request)
+    yield _leaning_gate(native)
+    yield from _kernel_gates(facts)
+    yield _registry_gate(BackendId.GPU, request, program, admission)
+    if facts.gpu is not None:
+        if facts.gpu.self_tested or _closes(facts.gpu, "self_test"):
+            yield _found(facts.gpu, "self_test", "the kernels give the ids of the CPU engine for the built-in texts")
+        if _closes(facts.gpu, "execution"):
+            yield _found(facts.gpu, "execution", "")
+    yield from native
     installed = facts.reference_version is not None
     yield Gate(
         BackendId.HF,
@@ -235,13 +288,55 @@ def _gpu_gates(facts: ProbeFacts, request: Request) -> Iterator[Gate]:
         yield Gate(BackendId.GPU, "installed", text, Reason.BACKEND_UNAVAILABLE)
         return
     yield Gate(BackendId.GPU, "installed", "the GPU backend is installed")
-    found = bool(facts.gpu_count)
-    text = f"{facts.gpu_count} usable GPU" if found else "no usable GPU"
-    yield Gate(BackendId.GPU, "device", text, None if found else Reason.NO_GPU_DETECTED)
+    if off:
+        return  # nobody looked for a device
+    if not facts.gpu_count:
+        yield Gate(BackendId.GPU, "device", "no usable GPU", Reason.NO_GPU_DETECTED)
+    elif facts.gpu is None:
+        yield Gate(BackendId.GPU, "device", f"{facts.gpu_count} NVIDIA device{'s' * (facts.gpu_count > 1)}")
+    else:
+        yield _found(facts.gpu, "device", f"{facts.gpu.name} ({facts.gpu.architecture})")
+
+
+def _kernel_gates(facts: ProbeFacts) -> Iterator[Gate]:
+    """Judged where there is a device: kernels for it are here or can be made, and are what they should be."""
+    if not facts.gpu_count:
+        return
+    if facts.gpu_delivery is None:
+        text = "no kernels came with this installation, and NVRTC is not installed"
+        yield Gate(BackendId.GPU, "kernels", text, Reason.BACKEND_UNAVAILABLE)
+    elif facts.gpu is None:
+        yield Gate(BackendId.GPU, "kernels", f"delivery {facts.gpu_delivery.value}, when a text is long enough")
+    elif facts.gpu.cubin is not None or _closes(facts.gpu, "kernels"):
+        listed = "listed" if facts.gpu.listed else "not listed"
+        text = f"delivery {facts.gpu_delivery.value}, cubin {(facts.gpu.cubin or '')[:12]}, {listed}"
+        yield _found(facts.gpu, "kernels", text)
+
+
+def _closes(gpu: OpenedGpu, name: str) -> bool:
+    return gpu.problem is not None and gpu.problem.gate == name
+
+
+def _found(gpu: OpenedGpu, name: str, summary: str) -> Gate:
+    """A gate as it is after the driver was asked."""
+    if _closes(gpu, name):
+        assert gpu.problem is not None
+        return Gate(BackendId.GPU, name, gpu.problem.text, gpu.problem.reason)
+    return Gate(BackendId.GPU, name, summary)
+
+
+def _leaning_gate(native: list[Gate]) -> Gate:
+    """What a kernel leaves, and what is too short, is the CPU engine's: so it must be admitted itself."""
+    closed = next((gate for gate in native if gate.name != "selection" and not gate.is_open), None)
+    if closed is None:
+        return Gate(BackendId.GPU, "fast_cpu", "the CPU engine is admitted, which redoes what kernels leave")
+    return Gate(BackendId.GPU, "fast_cpu", f"the CPU engine is not admitted: {closed.summary}", closed.reason)
 
 
 def _program_gate(backend: BackendId, program: ProgramFacts) -> Gate:
     if program.unsupported is None:
+        if backend is BackendId.GPU and program.gpu_unsuitable is not None:
+            return Gate(backend, "program", program.gpu_unsuitable, Reason.GPU_PROGRAM_UNSUITABLE)
         return Gate(backend, "program", "compiled")
     path, component, _ = program.unsupported
     return Gate(backend, "program", f"not compiled: {path} = {component}", Reason.PROGRAM_UNSUPPORTED)
@@ -305,14 +400,17 @@ def _refusal(
             remedy=f"install tokenizers=={CERTIFIED_REFERENCE_VERSIONS[-1]}, or {allow}",
         )
     if gate.name == "registry":
-        mend = "install toktier again" if gate.reason is Reason.REGISTRY_INVALID else f"{program.certify}"
+        mend = "install toktier again" if gate.reason is Reason.REGISTRY_INVALID else program.certify
+        if meant is BackendId.GPU and gate.reason is not Reason.REGISTRY_INVALID:
+            mend += " --backend gpu"
         return UncertifiedTokenizer(
             f"{meant.value} is not admitted: {gate.summary}",
             details=details,
             remedy=f"{mend}, or policy supported, or {allow}",
         )
-    return BackendUnavailable(
-        f"backend {meant.value} cannot serve: {gate.summary}",
-        details=details,
-        remedy=f"install tokenizers=={CERTIFIED_REFERENCE_VERSIONS[-1]}" if meant is BackendId.HF else allow,
-    )
+    error = CudaDriverTooOld if gate.reason is Reason.DRIVER_TOO_OLD else BackendUnavailable
+    mend = f"install tokenizers=={CERTIFIED_REFERENCE_VERSIONS[-1]}" if meant is BackendId.HF else allow
+    opens = remedy_of(gate)
+    if opens is not None:
+        mend = f"{opens}, or {mend}"
+    return error(f"backend {meant.value} cannot serve: {gate.summary}", details=details, remedy=mend)

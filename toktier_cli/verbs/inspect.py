@@ -384,7 +384,9 @@ def _plans(file: _File, settings: Settings, unidentified: str | None = None) -> 
         named=file.named,
     )
     seen = probe()
-    known = admission(file.sha256, file.fingerprint, seen.reference_version, settings.state_dir)
+    known = admission(
+        file.sha256, file.fingerprint, seen.reference_version, settings.state_dir, gpu=bool(seen.gpu_count)
+    )
     return [plan(seen, Request(policy=policy), facts, known) for policy in RoutingPolicy]
 
 

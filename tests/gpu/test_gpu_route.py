@@ -1,0 +1,138 @@
+"""Tokenizers whose long texts go through the real host engine, on the fake driver with emulated kernels: who served is
+asked each time, and the ids are the CPU engine's and the reference's."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pytest
+
+import toktier
+from tests.support.fake_cuda import LAUNCH_FAILED, FakeCuda, fake_cuda
+from tests.support.material import ROOT, SMALL_DIR
+from toktier import ToktierWarning
+from toktier.gpu import delivery as gpu_delivery
+from toktier.routing import probe as probe_module
+from toktier.routing.gpu_route import GpuRoute
+from toktier.routing.vocabulary import GpuDelivery
+
+pytestmark = pytest.mark.unsanitized
+FILE = SMALL_DIR / "cl100k_like.json"
+NAMES = ("english", "languages", "code", "chat")
+TEXTS = [(ROOT / "tests/data/text" / f"{name}.txt").read_text(encoding="utf-8") for name in NAMES]
+WHOLE = "\n".join(TEXTS)
+MIN = 1000
+
+
+@dataclass(frozen=True)
+class Emulated:
+    """As `toktier.gpu.delivery.Cubin`: the image that the fake driver loads."""
+
+    data: bytes
+    architecture: str = "sm_90"
+    delivery: GpuDelivery = GpuDelivery.JIT
+    listed: bool = True
+    toolchain: str = "emulator"
+
+    @property
+    def sha256(self) -> str:
+        return hashlib.sha256(self.data).hexdigest()
+
+
+@pytest.fixture
+def cuda(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeCuda]:
+    """A host with a device: the fake driver, in place of the system's."""
+    cuda = fake_cuda()
+    cuda.reset()
+    route = functools.partialmethod(GpuRoute.__init__, driver=cuda.path)
+    monkeypatch.setattr(GpuRoute, "__init__", route)
+    monkeypatch.setattr(probe_module, "gpu_count", lambda: 1)
+    monkeypatch.setattr(gpu_delivery, "available", lambda wanted: "jit")
+    monkeypatch.setattr(gpu_delivery, "deliver", lambda *_: Emulated(cuda.image()))
+    yield cuda
+    cuda.reset()
+
+
+def opened(**more: object) -> toktier.Tokenizer:
+    arguments: dict[str, object] = {"policy": "supported", "gpu_min_bytes": MIN, **more}
+    return toktier.from_file(FILE, **arguments)  # type: ignore[arg-type]
+
+
+def test_long_texts_and_batches_go_to_the_device(cuda: FakeCuda) -> None:
+    tok, native = opened(), toktier.from_file(FILE, policy="supported", device="cpu")
+    reference = toktier.from_file(FILE, policy="reference")
+    launched = cuda.calls("cuLaunchKernel")
+    assert launched == 0
+    encoding = tok.encode(WHOLE)
+    assert encoding.backend == "gpu"
+    assert encoding.ids == native.encode(WHOLE).ids == reference.encode(WHOLE).ids
+    assert encoding.offsets == native.encode(WHOLE).offsets
+    assert encoding.tokens == native.encode(WHOLE).tokens
+    batch = tok.encode_batch(TEXTS, add_special_tokens=True)
+    assert batch.backend == "gpu"
+    assert [row.ids for row in batch] == [native.encode(text, add_special_tokens=True).ids for text in TEXTS]
+    assert tok.count(WHOLE) == len(encoding)
+    assert tok.encode(WHOLE.encode()).ids == encoding.ids
+    assert cuda.calls("cuLaunchKernel") > launched
+    told = tok.explain()["gpu_backend"]
+    assert (told["loaded"], told["self_tested"], told["status"]) == (True, True, "compiled_unjudged")
+    assert told["engine"]["lanes"] >= 1
+    assert told["counters"]["faults"] == 0
+    assert tok.explain()["counters"]["calls"] == {"fast_cpu": 0, "hf": 0, "gpu": 3 + len(TEXTS)}
+
+
+def test_a_text_that_is_too_short_asks_no_driver(cuda: FakeCuda) -> None:
+    tok = opened()
+    assert tok.encode("short").backend == "fast_cpu"
+    assert cuda.calls("cuInit") == 0
+
+
+def test_malformed_text_is_the_error_that_it_always_is(cuda: FakeCuda) -> None:
+    tok = opened()
+    data = WHOLE.encode()
+    for call in (tok.encode, tok.count):
+        with pytest.raises(toktier.errors.InvalidText) as raised:
+            call(data + b"\xff")
+        assert raised.value.details["position"] == len(data)
+    with pytest.raises(toktier.errors.InvalidText) as raised:
+        tok.encode_batch([WHOLE, "a", data + b"\xff"])
+    assert raised.value.details["item"] == 2
+    assert tok.encode(WHOLE).backend == "gpu"
+
+
+def test_a_device_that_is_lost_costs_no_text(cuda: FakeCuda) -> None:
+    tok, native = opened(), toktier.from_file(FILE, policy="supported", device="cpu")
+    assert tok.encode(WHOLE).backend == "gpu"
+    cuda.fail("kernel", 1, LAUNCH_FAILED)
+    with pytest.warns(ToktierWarning, match="fast_cpu serves, not gpu"):
+        assert tok.encode(WHOLE).ids == native.encode(WHOLE).ids
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert tok.encode(WHOLE).backend == "fast_cpu"
+    report = tok.explain()
+    assert report["backend"] == "fast_cpu"
+    assert report["counters"]["reasons"]["R_EXEC_FAULT"] >= 2
+    assert not report["gpu_backend"]["loaded"]
+
+
+@pytest.mark.parametrize("call", ["cuInit", "cuDevicePrimaryCtxRetain", "cuLibraryLoadData", "cuMemAlloc"])
+def test_a_driver_that_refuses_leaves_the_cpu_to_serve(cuda: FakeCuda, call: str) -> None:
+    cuda.fail(call, 0)
+    tok = opened(device="cuda")
+    with pytest.warns(ToktierWarning, match="fast_cpu serves, not gpu"):
+        assert tok.encode(WHOLE).backend == "fast_cpu"
+    gates = [g for g in tok.explain()["gates"] if g["backend"] == "gpu" and not g["open"]]
+    assert gates[0]["gate"] in ("device", "kernels", "execution")
+
+
+def test_what_a_kernel_leaves_is_counted_by_its_reason(cuda: FakeCuda, tmp_path: object) -> None:
+    tok = opened()
+    giant = "a" * 10_000 + " " + WHOLE
+    assert tok.encode(giant).ids == toktier.from_file(FILE, policy="supported", device="cpu").encode(giant).ids
+    report = tok.explain()
+    engine = report["gpu_backend"]["counters"]
+    assert {code: n for code, n in engine["redone"].items() if n}.items() <= report["counters"]["reasons"].items()
