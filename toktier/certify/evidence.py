@@ -38,6 +38,7 @@ def build_facts() -> dict[str, Any]:
     from toktier.program import engine_identity
 
     facts = sorted(engine_identity.build_facts().items())
+    facts = [fact for fact in facts if fact[0] != "gpu_host_digest"]  # bound by evidence of the GPU alone, in its plan
     return {key: value if isinstance(value, str) else ", ".join(map(str, value)) for key, value in facts}
 
 

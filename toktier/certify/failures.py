@@ -81,7 +81,7 @@ def script_comparison(subject: Subject, script: Script) -> dict[str, Any]:
     begin = max(0, first - WINDOW) if what else 0
     return {
         "differs": what.split()[0] if what else None,
-        "served_by": subject.backend.value if session is not None else BackendId.HF.value,
+        "served_by": subject.served_as if session is not None else BackendId.HF.value,
         "edit": step.edit if step is not None and what else None,
         "first_difference": first if what else None,
         "from": begin,

@@ -22,9 +22,16 @@ if TYPE_CHECKING:
 NATIVE_DECODER = "native"  # what `explain` says where the engine decodes
 
 
-def decodes_itself(subject: Subject) -> bool:
-    """Whether the backend decodes. Where it leaves that to the reference there is nothing to compare."""
-    return bool(subject.tokenizer.explain(summary=True)["decode"] == NATIVE_DECODER)
+COMPARED = "compared"
+
+
+def decoding_of(subject: Subject) -> str:
+    """Whether the backend decodes, as a fact of a plan: COMPARED, or who does it instead, which leaves nothing to
+    compare."""
+    if subject.on_device:
+        return "of the engine on the CPU"
+    native = subject.tokenizer.explain(summary=True)["decode"] == NATIVE_DECODER
+    return COMPARED if native else "left to the reference"
 
 
 def named(text: str) -> str:
@@ -51,7 +58,7 @@ def check_batch(tally: Tally, texts: Sequence[str], add_special_tokens: bool = F
     if tally.subject.spec.padding is not None:
         return
     batch = tokenizer.encode_batch(texts, add_special_tokens, workers=workers)
-    backend = tally.subject.backend.value
+    backend = tally.subject.served_as
     if batch.backend != backend:
         tally.routed(len(texts))
         return

@@ -21,7 +21,7 @@ from toktier.certify.levels import Level
 from toktier.certify.suite import Suite, SuitePlan
 from toktier.errors import BackendUnavailable, EvidenceInvalid, UsageError
 from toktier.labels import shown
-from toktier.routing.vocabulary import BackendId
+from toktier.routing.vocabulary import Compared
 
 if TYPE_CHECKING:
     from toktier.certify.subject import Subject
@@ -176,6 +176,8 @@ def make_plan(
         ],
         "corpora": [asdict(corpus) for corpus in _corpora(subject)],
     }
+    if subject.kernels is not None:
+        document["kernels"] = subject.kernels.to_dict()
     document["digest"] = document_digest(TAG_CERTIFY_PLAN, document)
     return Prepared(Plan(document), subject, tuple(suites), tuple(plans))
 
@@ -194,7 +196,7 @@ def read_plan(document: Any, where: str) -> Plan:
         sound = sound and plan.seed >= 0 and all(suite.blocks >= 0 for suite in plan.suites)
         names = [suite.name for suite in plan.suites]
         sound = sound and len(set(names)) == len(names) and plan.blocks <= MAX_BLOCKS
-        sound = sound and content["backend"] in {known.value for known in BackendId if known is not BackendId.HF}
+        sound = sound and content["backend"] in set(Compared)
         sound = sound and _fits_schema(document) and all(map(str.isprintable, _strings(document)))
     except (AttributeError, KeyError, TypeError, ValueError, RecursionError):
         raise EvidenceInvalid(f"{shown(where)} holds no plan of a certification", remedy="run it again") from None

@@ -75,7 +75,7 @@ class Report:
 def run(prepared: Prepared, state: Checkpoint, options: RunOptions, watch: Watch = lambda _: None) -> Report:
     """Runs what the checkpoint lacks. Raises Interrupted or Terminated after a signal, the checkpoint being good."""
     started = options.started or time.monotonic()
-    workers = options.workers or default_workers()
+    workers = options.workers or default_workers(prepared.subject.on_device)
     end = None if options.time_budget is None else started + options.time_budget
     faults: list[BlockFault] = []
 

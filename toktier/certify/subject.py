@@ -1,7 +1,8 @@
 """What is certified: one tokenizer.json, its compiled tables, a backend forced to serve it, and the reference.
 
 Made once in every process that runs blocks. The backend is asked for by name and may hand a text to the reference only
-visibly: every encoding carries who made it, and `Tally` counts. Not here: what is compared (`tally`, `suites/`).
+visibly: every encoding carries who made it, and `Tally` counts. A device is compared through its own engine (`device`).
+Not here: what is compared (`tally`, `suites/`).
 """
 
 from __future__ import annotations
@@ -10,12 +11,12 @@ import hashlib
 from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import toktier
 from toktier.certify.corpora import Corpus, read_corpora
-from toktier.config import Config
-from toktier.errors import ProgramCorrupt
+from toktier.config import Config, resolve_settings
+from toktier.errors import ProgramCorrupt, UsageError
 from toktier.labels import shown_path, typed
 from toktier.program.boundary import BoundaryTables, compile_boundaries
 from toktier.program.compile import compile_spec
@@ -23,17 +24,20 @@ from toktier.program.file import ProgramFile, read_program
 from toktier.program.meta import read_meta
 from toktier.program.token_automaton import TokenAutomaton, build_token_automaton
 from toktier.program.tokenizer_json import TokenizerSpec, read_tokenizer
-from toktier.routing.vocabulary import BackendId
+from toktier.routing.vocabulary import BackendId, Compared
 
 if TYPE_CHECKING:
     import tokenizers
 
     from toktier import Encoding, Tokenizer
     from toktier._native import EncoderBase, Program, SessionBase
+    from toktier.certify.device import Chosen, DeviceTokenizer
+    from toktier.evidence.kernels import Kernels
 
 
 class Answered(NamedTuple):
-    """Texts and rows of ids by the backend under test, and both by the reference."""
+    """Texts and rows of ids by the backend under test, and both by another: the reference, or of kernels the CPU
+    engine."""
 
     texts: int
     decodings: int
@@ -47,16 +51,23 @@ class Answered(NamedTuple):
 
 class Subject:
     """`path`: the tokenizer.json; `backend`: the one under test; `home`: where programs and generated suites are kept,
-    None: the user's. `corpora`: paths of documents to compare too."""
+    None: the user's. `corpora`: paths of documents to compare too. `driver`: the library that the emulator is."""
 
     def __init__(
         self,
         path: Path,
-        backend: BackendId = BackendId.FAST_CPU,
+        backend: Compared = Compared.FAST_CPU,
         home: Path | None = None,
         corpora: tuple[Path, ...] = (),
+        driver: Path | None = None,
     ) -> None:
-        self.path, self.backend, self.home, self.corpora = path, backend, home, corpora
+        self.path, self.backend, self.home, self.corpora, self.driver = path, backend, home, corpora, driver
+        if (backend is Compared.EMULATOR) != (driver is not None):
+            raise UsageError(
+                "the emulator is a driver library, and nothing else is certified with one",
+                details={"backend": backend.value},
+                remedy="--backend emulator --driver LIB",
+            )
         self.data = path.read_bytes()
         self.sha256 = hashlib.sha256(self.data).hexdigest()
 
@@ -87,10 +98,41 @@ class Subject:
     def fingerprint(self) -> str:
         return self.program_file.fingerprint
 
+    @property
+    def on_device(self) -> bool:
+        """What is compared are kernels."""
+        return self.backend is not Compared.FAST_CPU
+
+    @property
+    def served_as(self) -> str:
+        """What results of the backend under test are called."""
+        return BackendId.GPU.value if self.on_device else self.backend.value
+
+    @cached_property
+    def chosen(self) -> Chosen:
+        """The device and its kernels. Raises BackendUnavailable."""
+        from toktier.certify.device import choose
+
+        return choose(resolve_settings(Config(home=self.home)), driver=self.driver)
+
+    @cached_property
+    def kernels(self) -> Kernels | None:
+        """What evidence binds beside the engine; None: nothing."""
+        if not self.on_device:
+            return None
+        from toktier.certify.device import kernels_of
+
+        return kernels_of(self.chosen, self.native)
+
     @cached_property
     def tokenizer(self) -> Tokenizer:
         """The backend under test. Its admission is what is to be decided, so the policy is the one that needs none.
         Raises ProgramCorrupt unless it follows the tables of `program_file`, which the suites read."""
+        if self.on_device:
+            from toktier.certify.device import DeviceTokenizer
+
+            # It has the calls that suites make.
+            return cast("Tokenizer", DeviceTokenizer(self.native, self.chosen, self.backend, self.driver))
         tokenizer = toktier.from_file(
             self.path, policy="experimental", tokenizer=self.backend.value, config=Config(home=self.home)
         )
@@ -123,7 +165,7 @@ class Subject:
         """The engine at the levels that the tokenizer under test does not run at, by name; none for another backend."""
         from toktier._native import EncoderBase
 
-        if self.backend is not BackendId.FAST_CPU:
+        if self.on_device:
             return ()
         return tuple((program.level, EncoderBase(program)) for program in self.native_levels[:-1])
 
@@ -170,6 +212,9 @@ class Subject:
 
     def answered(self) -> Answered:
         """Who answered calls that carry no name of their own, since the tokenizer was loaded: about 30 µs."""
+        if self.on_device:
+            texts, redone = cast("DeviceTokenizer", self.tokenizer).answered()
+            return Answered(texts, 0, redone)
         counters = self.tokenizer.explain()["counters"]
         calls, decodings = counters["calls"], counters["decode_calls"]
         own, reference = self.backend.value, BackendId.HF.value

@@ -25,6 +25,7 @@ from toktier.certify.plan import (
 from toktier.certify.suites import suite_named
 from toktier.certify.workers import run_block
 from toktier.errors import ArtifactHashMismatch, EvidenceIncomplete, EvidenceInvalid, EvidenceStale
+from toktier.gpu.host_identity import host_identity
 from toktier.labels import shown_path
 
 if TYPE_CHECKING:
@@ -82,6 +83,9 @@ def _require_current(plan: Plan, path: Path) -> None:
     """Raises EvidenceStale where the installation is not the one that was certified."""
     said = {"engine": plan.document["engine"], "reference": plan.document["reference"]["version"]}
     installed = {"engine": installed_engine(), "reference": installed_reference()}
+    if "kernels" in plan.document:
+        said["host side of the kernels"] = plan.document["kernels"]["host"]
+        installed["host side of the kernels"] = host_identity()
     changed = differences(said, installed)
     if changed:
         raise EvidenceStale(

@@ -28,6 +28,7 @@ BLOCK_SECONDS = 300.0
 GRACE_SECONDS = 2.0  # for running blocks, after a request to stop
 POLL_SECONDS = 0.2  # a signal is noticed after at most this
 MAX_WORKERS = 256
+DEVICE_WORKERS = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,9 +52,9 @@ def run_block(prepared: Prepared, index: int) -> BlockResult:
     return BlockResult(index, tally.counts, tally.digest(), tally.failures)
 
 
-def default_workers() -> int:
-    """As many as this process may use cores."""
-    return max(1, min(len(os.sched_getaffinity(0)), MAX_WORKERS))
+def default_workers(on_device: bool = False) -> int:
+    """As many as this process may use cores; on a device a few, each of which has memory of its own there."""
+    return max(1, min(len(os.sched_getaffinity(0)), DEVICE_WORKERS if on_device else MAX_WORKERS))
 
 
 def run_blocks(

@@ -12,7 +12,7 @@ import typer
 
 from toktier.errors import ArtifactNotFound, ConfigInvalid, EnvironmentFault, ExitCode, UsageError
 from toktier.labels import shown, shown_path, typed
-from toktier.routing.vocabulary import BackendId, parse_backend
+from toktier.routing.vocabulary import Compared
 from toktier_cli import options
 from toktier_cli.invocation import Invocation, Result
 from toktier_cli.progress import Progress
@@ -32,6 +32,7 @@ Out = Annotated[str | None, typer.Option("--out", metavar="DIR", help="The run d
 Corpus = Annotated[
     list[str] | None, typer.Option("--corpus", metavar="PATH", help="Files, directories, JSONL; may be repeated.")
 ]
+Driver = Annotated[str | None, typer.Option("--driver", metavar="LIB", help="The driver library that is the emulator.")]
 MaxFailures = Annotated[
     int, typer.Option("--max-failures", metavar="N", help="Differences to minimise and keep.", min=0, max=10_000)
 ]
@@ -40,7 +41,8 @@ MaxFailures = Annotated[
 def run(
     ctx: typer.Context,
     family: Annotated[str | None, typer.Argument(metavar="[FAMILY|FILE]", show_default=False)] = None,
-    backend: Annotated[str | None, typer.Option(metavar="BACKEND", help="fast_cpu (default) or gpu.")] = None,
+    backend: Annotated[str | None, typer.Option(metavar="BACKEND", help="fast_cpu (default), gpu or emulator.")] = None,
+    driver: Driver = None,
     suite: Annotated[list[str] | None, typer.Option(metavar="SUITE", help="Only this one; may be repeated.")] = None,
     level: Annotated[str | None, typer.Option(metavar="LEVEL", help="quick (default), standard or exhaustive.")] = None,
     corpus: Corpus = None,
@@ -69,8 +71,8 @@ def run(
         raise UsageError(f"--time-budget {time_budget} is no number of seconds", remedy="leave it out for no bound")
     for file in (junit, summary):
         _require_place(file)
-    given = {"--backend": backend, "--suite": suite, "--level": level, "--corpus": corpus, "--shard": shard,
-             "--seed": seed, "--out": out}  # fmt: skip
+    given = {"--backend": backend, "--driver": driver, "--suite": suite, "--level": level, "--corpus": corpus,
+             "--shard": shard, "--seed": seed, "--out": out}  # fmt: skip
     if resume is not None:
         prepared, state = _resumed(invocation, Path(resume), family, given)
     elif family is None:
@@ -78,7 +80,7 @@ def run(
             "no tokenizer given: expected FAMILY, FILE or --resume DIR", remedy="toktier artifacts list --available"
         )
     else:
-        prepared, state = _begun(invocation, family, backend, suite, level, corpus, shard, seed, out)
+        prepared, state = _begun(invocation, family, (backend, driver), suite, level, corpus, shard, seed, out)
     watch = Watch(invocation, len(state.missing))
     try:
         report = run_plan(
@@ -115,6 +117,9 @@ def _kept(invocation: Invocation, report: Report, host: Any) -> Path | None:
 
     if report.evidence is None or report.outcome is not Outcome.PASSED:
         return None
+    if report.plan.document["backend"] == Compared.EMULATOR:
+        invocation.note("evidence of the emulator is believed nowhere: it says what the kernels do, and of no device")
+        return None
     missing = {suite.name for suite in SUITES} - {suite.name for suite in report.plan.suites}
     if missing:
         invocation.note("a run of some suites certifies nothing: without --suite its evidence is believed on this host")
@@ -136,7 +141,7 @@ def _kept(invocation: Invocation, report: Report, host: Any) -> Path | None:
 def _begun(
     invocation: Invocation,
     family: str,
-    backend: str | None,
+    backend: tuple[str | None, str | None],
     suites: list[str] | None,
     level: str | None,
     corpus: list[str] | None,
@@ -158,7 +163,8 @@ def _begun(
     if out is not None:
         checkpoints.require_unused(Path(out))
     path, name = artifact(invocation, family)
-    subject = make_subject(invocation, path, _backend(backend), corpus)
+    name_of_backend, driver = backend
+    subject = make_subject(invocation, path, compared(name_of_backend), corpus, driver)
     prepared = _planned(invocation, subject, chosen, Level(level or Level.QUICK), seed or 0, name)
     if part.count > max(1, prepared.plan.blocks):
         raise UsageError(
@@ -170,6 +176,7 @@ def _begun(
         "artifact": _absolute(family) if options.looks_like_path(family) else family,
         "corpora": [_absolute(path) for path in corpus or ()],
         "host": os.uname().nodename,
+        "driver": None if driver is None else _absolute(driver),
     }
     directory = Path(out) if out is not None else new_directory(invocation, name, level or Level.QUICK)
     return prepared, checkpoints.begin(directory, prepared.plan, part, build_facts(), target)
@@ -198,7 +205,13 @@ def _resumed(
     state = checkpoints.read(directory)
     content = state.plan.document
     path, _ = artifact(invocation, family or str(state.target["artifact"]))
-    subject = make_subject(invocation, path, _backend(content["backend"]), list(state.target.get("corpora", ())))
+    subject = make_subject(
+        invocation,
+        path,
+        compared(content["backend"]),
+        list(state.target.get("corpora", ())),
+        state.target.get("driver"),
+    )
     require_artifact(state.plan, subject)
     names = [planned.name for planned in state.plan.suites]
     prepared = _planned(
@@ -241,14 +254,17 @@ def _suites(names: list[str] | None) -> list[Any]:
     return [suite for suite in SUITES if not names or suite.name in names]
 
 
-def _backend(name: str | None) -> BackendId:
-    backend = BackendId.FAST_CPU if name is None else parse_backend(name)
-    if backend is None or backend is BackendId.HF:
+def compared(name: str | None) -> Compared:
+    """What is to be compared with the reference. Raises UsageError."""
+    if name is None:
+        return Compared.FAST_CPU
+    if name not in set(Compared):
         raise UsageError(
-            f"--backend {name} cannot be certified: expected a backend that is compared with the reference",
+            f"--backend {shown(name)} cannot be certified: expected one of {', '.join(Compared)}",
+            details={"backends": list(Compared)},
             remedy="use --backend fast_cpu",
         )
-    return backend
+    return Compared(name)
 
 
 def artifact(invocation: Invocation, name: str) -> tuple[Path, str]:
@@ -269,12 +285,14 @@ def artifact(invocation: Invocation, name: str) -> tuple[Path, str]:
     return path, next((f.name for f in families if f.tokenizer.sha256 == digest), shown(path.name))
 
 
-def make_subject(invocation: Invocation, path: Path, backend: BackendId, corpus: list[str] | None) -> Subject:
-    """What is certified, with its corpora."""
+def make_subject(
+    invocation: Invocation, path: Path, backend: Compared, corpus: list[str] | None, driver: str | None = None
+) -> Subject:
+    """What is certified, with its corpora. `driver`: the library that the emulator is."""
     from toktier.certify.subject import Subject
 
     home = options.settings_of(invocation).home
-    return Subject(path, backend, home, tuple(map(Path, corpus or ())))
+    return Subject(path, backend, home, tuple(map(Path, corpus or ())), None if driver is None else Path(driver))
 
 
 def new_directory(invocation: Invocation, name: str, level: str) -> Path:

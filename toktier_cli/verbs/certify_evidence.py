@@ -9,12 +9,13 @@ import typer
 
 from toktier.errors import EvidenceInvalid, ExitCode, ToktierError
 from toktier.labels import shown, shown_path
-from toktier.routing.vocabulary import BackendId
+from toktier.routing.vocabulary import Compared
 from toktier_cli import options
 from toktier_cli.invocation import Invocation, Result
 from toktier_cli.table import columns
 from toktier_cli.verbs.certify import (
     Corpus,
+    Driver,
     Junit,
     MaxFailures,
     Out,
@@ -65,6 +66,7 @@ def verify(
     family: options.Family = None,
     file: options.File = None,
     corpus: Corpus = None,
+    driver: Driver = None,
 ) -> Result:
     """Hold evidence against its own rules, this installation, and a sample of its blocks.
 
@@ -79,7 +81,7 @@ def verify(
     content = found.plan.document
     if sample:
         name = file or family or content["artifact"]["name"]
-        subject = _subject(invocation, name, content["backend"], corpus)
+        subject = _subject(invocation, name, content["backend"], corpus, driver)
         run_sample(found, subject, sample)
     mismatches = sum(block["counts"]["mismatches"] for block in found.sampled)
     recorded = found.document["totals"]["mismatches"]
@@ -200,7 +202,7 @@ def replay(
     invocation: Invocation = ctx.obj
     said = read_failure(Path(failure))
     name = file or family or str(said["target"].get("artifact") or said["artifact"]["name"])
-    subject = _subject(invocation, name, said["backend"], None)
+    subject = _subject(invocation, name, said["backend"], None, said["target"].get("driver"))
     now = run_again(said, subject)
 
     def document() -> dict[str, Any]:
@@ -258,12 +260,11 @@ def diff(
     )
 
 
-def _subject(invocation: Invocation, name: str, backend: str, corpus: list[str] | None) -> Subject:
+def _subject(invocation: Invocation, name: str, backend: str, corpus: list[str] | None, driver: str | None) -> Subject:
     path, _ = artifact(invocation, name)
-    chosen = next((known for known in BackendId if known.value == backend and known is not BackendId.HF), None)
-    if chosen is None:  # the reference beside itself always agrees
+    if backend not in set(Compared):  # the reference beside itself always agrees
         raise EvidenceInvalid(
             f"{shown(backend)} is no backend that is compared with the reference",
             remedy="bring the file again from where it was made",
         )
-    return make_subject(invocation, path, chosen, corpus)
+    return make_subject(invocation, path, Compared(backend), corpus, driver)

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from toktier.certify.levels import Level
-from toktier.certify.other_calls import check_batch, check_count, check_decoding, decodes_itself
+from toktier.certify.other_calls import COMPARED, check_batch, check_count, check_decoding, decoding_of
 from toktier.certify.suite import Suite, SuitePlan
 
 if TYPE_CHECKING:
@@ -47,12 +47,12 @@ class CasesSuite(Suite):
         digest, found = _file()
         kinds = Counter(kind for kind, _ in found)
         facts: dict[str, Any] = {"sha256": digest, "cases": len(found), "kinds": dict(sorted(kinds.items()))}
-        facts["decoding"] = "compared" if decodes_itself(subject) else "left to the reference"
+        facts["decoding"] = decoding_of(subject)
         return SuitePlan(-(-len(found) // PER_BLOCK), facts)
 
     def run(self, subject: Subject, level: Level, seed: int, plan: SuitePlan, block: int, tally: Tally) -> None:
         texts = [text for _, text in cases()[block * PER_BLOCK : (block + 1) * PER_BLOCK]]
-        decoding = plan.facts["decoding"] == "compared"
+        decoding = plan.facts["decoding"] == COMPARED
         for text in texts:
             tally.text(text, with_specials=True, plain=True)
             for add_special_tokens in (False, True):

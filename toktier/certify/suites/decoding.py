@@ -11,7 +11,7 @@ import random
 from typing import TYPE_CHECKING
 
 from toktier.certify.levels import Level
-from toktier.certify.other_calls import decodes_itself
+from toktier.certify.other_calls import COMPARED, decoding_of
 from toktier.certify.suite import Suite, SuitePlan
 
 if TYPE_CHECKING:
@@ -32,8 +32,9 @@ class DecodingSuite(Suite):
     )
 
     def plan(self, subject: Subject, level: Level, seed: int) -> SuitePlan:
-        if not decodes_itself(subject):
-            return SuitePlan(0, why="decoding is left to the reference")
+        decoding = decoding_of(subject)
+        if decoding != COMPARED:
+            return SuitePlan(0, why=f"decoding is {decoding}")
         ids = subject.native.n_ids + BEYOND
         blocks = -(-ids // BLOCK)
         return SuitePlan(blocks, {"ids": ids, "rounds": ROUNDS[level]}, None, ids)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from toktier.certify.hostile_texts import hostile_texts
 from toktier.certify.levels import Level
-from toktier.certify.other_calls import check_batch, check_decoding, check_stream, decodes_itself
+from toktier.certify.other_calls import COMPARED, check_batch, check_decoding, check_stream, decoding_of
 from toktier.certify.suite import Suite, SuitePlan
 from toktier.program import unicode
 
@@ -36,14 +36,14 @@ class FuzzSuite(Suite):
         facts: dict[str, Any] = {
             "texts": TEXTS[level],
             "vocabulary": len(vocabulary),
-            "decoding": "compared" if decodes_itself(subject) else "left to the reference",
+            "decoding": decoding_of(subject),
         }
         return SuitePlan(TEXTS[level] // PER_BLOCK[level], facts, payload=vocabulary)
 
     def run(self, subject: Subject, level: Level, seed: int, plan: SuitePlan, block: int, tally: Tally) -> None:
         added = [placed.token.content for placed in subject.spec.added_tokens]
         texts = list(hostile_texts(added, PER_BLOCK[level], f"{seed}:{block}", plan.payload))
-        decoding = plan.facts["decoding"] == "compared"
+        decoding = plan.facts["decoding"] == COMPARED
         for number, text in enumerate(texts):
             tally.text(text, plain=True)
             if decoding:

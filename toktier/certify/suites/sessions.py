@@ -16,7 +16,6 @@ from toktier.certify.levels import Level
 from toktier.certify.representatives import NEIGHBOURS
 from toktier.certify.suite import Suite, SuitePlan
 from toktier.certify.suites.fuzz import vocabulary_texts
-from toktier.routing.vocabulary import BackendId
 
 if TYPE_CHECKING:
     from toktier.certify.subject import Subject
@@ -43,7 +42,7 @@ class SessionsSuite(Suite):
     )
 
     def plan(self, subject: Subject, level: Level, seed: int) -> SuitePlan:
-        if subject.backend is not BackendId.FAST_CPU:
+        if subject.on_device:
             return SuitePlan(0, why="sessions are of the engine on the CPU, whatever serves other calls")
         if subject.spec.truncation is not None or subject.spec.padding is not None:
             return SuitePlan(0, why="the file stores truncation or padding, and sessions are refused for it")
