@@ -10,8 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.native.test_engine_reader import read_sections, write_sections
+from tests.native.test_wide_tables import widened
+from tests.support import emulated_pipeline
 from tests.support.engine_pair import BYTE_LEVEL, byte_alphabet
-from tests.support.material import SMALL_DIR
+from tests.support.material import ROOT, SMALL_DIR
 from tests.support.tokenizer_maker import added, changed, minimal
 from toktier import _native
 from toktier.gpu import suitability
@@ -201,3 +204,19 @@ def test_small_tokenizers() -> None:
         "llama_like": "model",
         "o200k_like": (203, 39),
     }
+
+
+@pytest.mark.parametrize("name", ["cl100k_like", "deepseek_like"])
+def test_both_forms_of_look_ups_are_in_the_image(name: str) -> None:
+    """Every kernel on the compact tables and on the wide ones: the ids of the CPU engine."""
+    compact = compile_tokenizer((SMALL_DIR / f"{name}.json").read_bytes())
+    texts = [(ROOT / "tests/data/text" / f"{file}.txt").read_bytes() for file in ("code", "languages", "chat")]
+    images = set()
+    for file in (compact, write_sections(widened(read_sections(compact)))):
+        opened = _native.Program(file)
+        images.add(_native.device_tables(opened))
+        found = emulated_pipeline.run(_native.device_tables(opened), texts)
+        assert [document.flags for document in found] == [0] * len(texts)
+        encoder = _native.EncoderBase(opened)
+        assert [document.ids for document in found] == [list(encoder.encode(text).ids) for text in texts]
+    assert len(images) == 2
