@@ -1,5 +1,5 @@
-// The scan of kernels/device/look_back.h alone, of elements of any monoid: a launch goes on where earlier tiles have published what
-// the caller says, so that every state that a tile can meet is met, however few blocks run at once.
+// The scan of kernels/device/look_back.h alone, of elements of any monoid: a launch goes on where earlier tiles have published
+// what the caller says, so that every state that a tile can meet is met, however few blocks run at once.
 #include "look_back.h"
 #include "launch.h"
 #include "monoid.h"

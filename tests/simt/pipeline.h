@@ -1,5 +1,5 @@
-// The kernels of a program in their order on one chunk, under the emulator, for tests: buffers of exactly the sizes of abi.h, each
-// poisoned and guarded on its own, then the launches that a host makes. A C interface, so that Python calls it.
+// The kernels of a program in their order on one chunk, under the emulator, for tests: buffers of exactly the sizes of abi.h,
+// each poisoned and guarded on its own, then the launches that a host makes. A C interface, so that Python calls it.
 // Not here: lanes, streams and splicing, which are native/gpu's.
 #pragma once
 #include <cstdint>
