@@ -100,11 +100,16 @@ class Engine {
   Counters counters_;
   std::atomic<State> state_{State::closed};
 
-  mutable std::mutex guard_;  // of the members below; never taken in a forked child
-  std::condition_variable changed_;
-  std::vector<Lane*> idle_;
-  unsigned calls_ = 0;  // that have entered
-  std::optional<GpuError> last_fault_;
+  // Who has what. Apart, so that a forked child can leave it as it lies: to end a condition variable waits for its waiters, and
+  // those of the parent never come.
+  struct Turns {
+    std::mutex guard;  // of the members below; never taken in a child
+    std::condition_variable changed;
+    std::vector<Lane*> idle;
+    unsigned calls = 0;  // that have entered
+    std::optional<GpuError> last_fault;
+  };
+  std::unique_ptr<Turns> turns_ = std::make_unique<Turns>();
 };
 
 }  // namespace toktier::gpu

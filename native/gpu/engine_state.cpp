@@ -80,7 +80,7 @@ void Engine::open(const std::string& cubin, const EngineOptions& options) {
   facts_.host_bytes = facts_.lanes * Lane::host_bytes(facts_.lane_bytes, facts_.lane_documents);
   for (unsigned k = 0; k < facts_.lanes; ++k) {
     made->lanes.push_back(std::make_unique<Lane>(device, facts_.lane_bytes, facts_.lane_documents));
-    idle_.push_back(made->lanes.back().get());
+    turns_->idle.push_back(made->lanes.back().get());
   }
   resources_ = std::move(made);
 }
@@ -88,16 +88,18 @@ void Engine::open(const std::string& cubin, const EngineOptions& options) {
 // In a child, what the parent holds is left as it lies.
 Engine::~Engine() {
   close();
-  if (forked()) static_cast<void>(resources_.release());
+  if (!forked()) return;
+  static_cast<void>(resources_.release());
+  static_cast<void>(turns_.release());
 }
 
 void Engine::close() noexcept {
   if (forked()) return;
-  std::unique_lock<std::mutex> lock(guard_);
+  std::unique_lock<std::mutex> lock(turns_->guard);
   state_ = State::closed;
-  changed_.notify_all();
-  changed_.wait(lock, [this] { return calls_ == 0; });
-  idle_.clear();
+  turns_->changed.notify_all();
+  turns_->changed.wait(lock, [this] { return turns_->calls == 0; });
+  turns_->idle.clear();
   resources_.reset();
 }
 
@@ -107,39 +109,39 @@ bool Engine::is_open() const { return !forked() && state_ == State::open; }
 
 bool Engine::enter() {
   if (forked()) return false;
-  const std::lock_guard<std::mutex> lock(guard_);
+  const std::lock_guard<std::mutex> lock(turns_->guard);
   if (state_ != State::open) return false;
-  ++calls_;
+  ++turns_->calls;
   return true;
 }
 
 void Engine::leave() {
-  const std::lock_guard<std::mutex> lock(guard_);
-  if (--calls_ == 0) changed_.notify_all();
+  const std::lock_guard<std::mutex> lock(turns_->guard);
+  if (--turns_->calls == 0) turns_->changed.notify_all();
 }
 
 Lane* Engine::take(bool wait) {
-  std::unique_lock<std::mutex> lock(guard_);
-  if (wait) changed_.wait(lock, [this] { return !idle_.empty() || state_ != State::open; });
-  if (idle_.empty() || state_ != State::open) return nullptr;
-  Lane* const lane = idle_.back();
-  idle_.pop_back();
+  std::unique_lock<std::mutex> lock(turns_->guard);
+  if (wait) turns_->changed.wait(lock, [this] { return !turns_->idle.empty() || state_ != State::open; });
+  if (turns_->idle.empty() || state_ != State::open) return nullptr;
+  Lane* const lane = turns_->idle.back();
+  turns_->idle.pop_back();
   return lane;
 }
 
 void Engine::give_back(Lane* lane) {
-  const std::lock_guard<std::mutex> lock(guard_);
-  idle_.push_back(lane);
-  changed_.notify_all();
+  const std::lock_guard<std::mutex> lock(turns_->guard);
+  turns_->idle.push_back(lane);
+  turns_->changed.notify_all();
 }
 
 void Engine::note(const GpuError& error) {
   ++counters_.faults;
-  const std::lock_guard<std::mutex> lock(guard_);
-  if (state_ != State::lost) last_fault_ = error;  // what comes after a loss only follows from it
+  const std::lock_guard<std::mutex> lock(turns_->guard);
+  if (state_ != State::lost) turns_->last_fault = error;  // what comes after a loss only follows from it
   if (error.fault() != Fault::device_lost) return;
   if (state_ == State::open) state_ = State::lost;
-  changed_.notify_all();
+  turns_->changed.notify_all();
 }
 
 GpuError Engine::refusal() const {
@@ -149,8 +151,8 @@ GpuError Engine::refusal() const {
 
 std::optional<GpuError> Engine::last_fault() const {
   if (forked()) return refusal();
-  const std::lock_guard<std::mutex> lock(guard_);
-  return last_fault_;
+  const std::lock_guard<std::mutex> lock(turns_->guard);
+  return turns_->last_fault;
 }
 
 Engine::Entered::Entered(Engine& engine) : engine_(engine), entered_(engine.enter()) {

@@ -8,6 +8,7 @@ import itertools
 import os
 import pickle
 import random
+import signal
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -288,6 +289,34 @@ def test_a_forked_child_is_served_by_the_cpu_and_touches_no_driver(cuda: FakeCud
     assert os.waitpid(child, 0)[1] == 0
     assert rows(engine.encode_batch(texts)) == expected
     assert engine.counters()["device_texts"] == 2 * sum(1 for text in texts if text)
+
+
+@pytest.mark.unsanitized
+def test_a_fork_while_threads_wait_for_a_lane(cuda: FakeCuda) -> None:
+    program = _native.Program(program_bytes())
+    engines = [cuda.engine(program, lanes=1, lane_bytes=SMALL)]
+    stop = threading.Event()
+
+    def busy() -> None:
+        while not stop.is_set():
+            engines[0].encode_batch(mixed(6))
+
+    threads = [threading.Thread(target=busy) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    try:
+        for _ in range(8):
+            child = os.fork()
+            if child == 0:
+                signal.alarm(60)  # a child that hangs is a failure, not a test that never ends
+                good = engines[0].encode("text").backend == "fast_cpu"
+                engines.clear()
+                os._exit(0 if good and cuda.get("foreign_calls") == 0 else 1)
+            assert os.waitpid(child, 0)[1] == 0
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join()
 
 
 def test_facts_of_device_and_engine(cuda: FakeCuda) -> None:
