@@ -63,7 +63,9 @@ class Part:
         """As CycloneDX has it."""
         told = {"name": "toktier:inclusion", "value": self.how}
         asked = [] if self.requirement is None else [{"name": "toktier:requirement", "value": self.requirement}]
-        licence = {"expression": self.licence} if " " in self.licence else {"license": {"id": self.licence}}
+        # What is no id of the SPDX list is an expression, a reference of somebody's own too.
+        is_listed = " " not in self.licence and not self.licence.startswith("LicenseRef-")
+        licence = {"license": {"id": self.licence}} if is_listed else {"expression": self.licence}
         document: dict[str, Any] = {
             "type": "data" if self.how == "data" else "library",
             "bom-ref": self.purl or self.name,
