@@ -168,9 +168,9 @@ def list_(ctx: typer.Context) -> Result:
     found = toolchain if isinstance(toolchain, Toolchain) else None
     shipped, cached = shipped_rows(), cached_rows(cache, found)
     if not shipped:
-        invocation.note("this installation brought no compiled kernels (release wheels do)")
+        invocation.note("this installation brought no compiled kernels; release wheels bring them")
     if not cached:
-        invocation.note("none were compiled here; `toktier gpu compile` does")
+        invocation.note("no kernels were compiled here; `toktier gpu compile` compiles them")
     return Result(
         "gpu_list",
         lambda: {
