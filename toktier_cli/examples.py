@@ -74,6 +74,7 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
     "certify diff": (("toktier certify diff old.json new.json", "what changed between two runs"),),
     "gpu compile": (
         ("toktier gpu compile --all-archs", "for every architecture, on a host without a device too"),
+        ("toktier gpu compile qwen3_8b --arch sm_90", "for one, and whether a device can run that tokenizer"),
         ("toktier gpu compile --arch sm_90 --arch sm_100 --json", "for two of them, as JSON"),
         ("toktier gpu compile --arch sm_90 --accept-uncertified-jit", "with an NVRTC whose kernels are not listed"),
     ),

@@ -17,7 +17,7 @@ import pytest
 from tests.cli.command import Outcome, check_document, environment, run, run_here
 from tests.support.kernel_host import fake, installation  # noqa: F401
 from tests.support.kernels import COMPILER, FakeToolchain, list_digests, make_cubin
-from tests.support.material import ROOT
+from tests.support.material import ROOT, SMALL_DIR
 from tests.support.namespaces import can_unshare, read_only
 from tests.support.nvrtc_site import SITE, required_toolchain
 from toktier.gpu.architectures import ARCHITECTURES
@@ -219,6 +219,17 @@ def test_a_host_without_directories_compiles_and_keeps_nothing(
     code = main(["gpu", "compile", "--arch", "sm_90", "--json"])
     document: Any = check_document(Outcome(code, capfdbinary.readouterr().out, ""))
     assert (code, document["cubins"][0]["path"], document["errors"]) == (0, None, [])
+
+
+def test_tokenizers_that_are_named_are_told_whether_a_device_can_run_them(with_fake: Here) -> None:
+    line = ("gpu", "compile", "toktier_mini", "--arch", "sm_90")
+    document = check_document(with_fake(*line, "--json"))
+    assert document["families"] == [{"family": "toktier_mini", "suitable": True, "reason": None}]
+    outcome = with_fake(*line, str(SMALL_DIR / "gemma_like.json"), "--json")
+    told = check_document(outcome)["families"][1]
+    assert (outcome.code, told["suitable"]) == (1, False)
+    assert told["reason"]
+    assert with_fake("gpu", "compile", "qwen38b", "--arch", "sm_90").code == 3
 
 
 # With NVRTC itself

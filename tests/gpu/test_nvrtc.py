@@ -190,8 +190,13 @@ def test_the_bytes_do_not_depend_on_directory_environment_or_place_of_the_librar
     listed = shipped_digests().builds[0].cubins["sm_90"]
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "site").symlink_to(PLACES.import_path[0])
-    environ = {"PATH": os.environ["PATH"], "PYTHONPATH": os.environ.get("PYTHONPATH", ""), "HOME": "/",
-               "TZ": "Asia/Tokyo", "NVRTC_APPEND_FLAGS": "-lineinfo", "NVCC_APPEND_FLAGS": "-lineinfo", "LANG": "de_DE.UTF-8"}  # fmt: skip
+    environ = {
+        "PATH": os.environ["PATH"],
+        "PYTHONPATH": os.environ.get("PYTHONPATH", ""),
+        "HOME": "/",
+        "TZ": "Asia/Tokyo",
+    }
+    environ |= {"NVRTC_APPEND_FLAGS": "-lineinfo", "NVCC_APPEND_FLAGS": "-lineinfo", "LANG": "de_DE.UTF-8"}
     said = subprocess.run(
         [sys.executable, "-c", _ELSEWHERE, str(tmp_path / "site"), "sm_90"],
         cwd=tmp_path / "elsewhere", env=environ, capture_output=True, text=True, check=True,

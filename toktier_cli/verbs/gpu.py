@@ -21,6 +21,7 @@ from toktier.labels import quoted
 from toktier_cli import options
 from toktier_cli.invocation import Invocation, Result, exit_code_of
 from toktier_cli.progress import Progress
+from toktier_cli.verbs.gpu_families import families_text, family_row
 from toktier_cli.verbs.gpu_text import cached_rows, compiled_row, compiled_text, list_text, shipped_rows
 
 OPT_IN = "UNCERTIFIED JIT OPT-IN"
@@ -28,6 +29,14 @@ OPT_IN = "UNCERTIFIED JIT OPT-IN"
 
 def compile_(
     ctx: typer.Context,
+    families: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[FAMILY...]",
+            help="Say also whether a device can run these, or a tokenizer.json.",
+            show_default=False,
+        ),
+    ] = None,
     arch: Annotated[
         list[str] | None, typer.Option("--arch", metavar="ARCH", help="One architecture; may be repeated.")
     ] = None,
@@ -41,14 +50,15 @@ def compile_(
     """Compile the kernels with NVRTC, with or without a device, and keep them for the GPU engine.
 
     One cubin for each architecture serves every tokenizer. Each is compiled twice, the bytes are compared with each
-    other and with the digests that toktier lists. Exit code 4: they are not listed; 7: they cannot be kept; 8: there is
-    no toolchain here, or it fails.
+    other and with the digests that toktier lists. Exit code 1: no device can run a tokenizer that was named; 4: kernels
+    are not listed; 7: they cannot be kept; 8: there is no toolchain here, or it fails.
     """
     invocation: Invocation = ctx.obj
     wanted = _architectures(arch, all_archs, invocation)
-    cubins_dir = options.settings_of(invocation).cubins_dir
-    cache = None if cubins_dir is None else CubinCache(cubins_dir)
+    settings = options.settings_of(invocation)
+    cache = None if settings.cubins_dir is None else CubinCache(settings.cubins_dir)
     toolchain = find_toolchain(memory=None if cache is None else cache.libraries)
+    told = [family_row(name, settings, invocation) for name in dict.fromkeys(families or ())]
     if not isinstance(toolchain, Toolchain):
         raise toolchain.error()
     sources = read_sources()
@@ -58,6 +68,10 @@ def compile_(
     for error in (*errors, *faults[:1]):
         invocation.report(error)
     code = exit_code_of(errors, done=len(rows))
+    if code is ExitCode.DONE:
+        code = (
+            ExitCode.ENVIRONMENT if faults else ExitCode.DONE if all(row["suitable"] for row in told) else ExitCode.NO
+        )
     return Result(
         "gpu_compile",
         lambda: {
@@ -65,10 +79,11 @@ def compile_(
             "sources": sources.digest,
             "accepted_uncertified": accept,
             "cubins": rows,
+            "families": told,
             "errors": [error.to_dict() for error in (*errors, *faults)],
         },
-        lambda: compiled_text(described(toolchain), rows),
-        ExitCode.ENVIRONMENT if faults and code is ExitCode.DONE else code,
+        lambda: compiled_text(described(toolchain), rows) + families_text(told),
+        code,
     )
 
 
