@@ -144,7 +144,7 @@ def test_what_runs_for_a_family_and_why_nothing_faster(here: Here) -> None:
     block = document["family"]
     assert block["effective_backend"] == block["effective_backend_below_crossover"] == "fast_cpu"
     assert (block["cached"], block["verified"], block["program"]) == (True, True, "compiled_now")
-    assert block["first_closed_gate"]["gate"] == "installed"
+    assert block["first_closed_gate"]["gate"] == "device"
     assert block["gates"][0]["backend"] == "gpu"
     text = here("doctor", "--only", "family", "--family", "toktier_mini").text
     assert "closed gpu device: no usable GPU (R_NO_GPU_DETECTED)" in text
