@@ -369,8 +369,8 @@ class UnsuitableProgram(ValueError):
     code: str
 
 def device_tables(program: Program) -> bytes:
-    """The image of tables that a device is given of a program: the same program gives the same bytes. No device is needed.
-    Raises UnsuitableProgram."""
+    """The image of tables that a device is given of a program: the same program gives the same bytes. No device is
+    needed. Raises UnsuitableProgram."""
 
 def device_facts(program: Program) -> dict[str, int]:
     """Of the same image: bytes, left_elements, right_elements (of the transition monoids). Raises UnsuitableProgram."""
@@ -380,9 +380,9 @@ def unsuitable(program: Program) -> tuple[str, str] | None:
 
 def transition_monoid(table: bytes, n_class: int, n_states: int, start: int) -> dict[str, Any] | None:
     """The functions that texts make on the states of the automaton `table` (next state by state and class), in which a
-    segment begins in `start`: n_elements; of_class, of_first: the element of each class, inside a segment and at its begin;
-    compose: [a * n_elements + b] a, then b; state: where each leads from `start`; functions: what each does, by state. None
-    where there are more than 255."""
+    segment begins in `start`: n_elements; of_class, of_first: the element of each class, inside a segment and at its
+    begin; compose: [a * n_elements + b] a, then b; state: where each leads from `start`; functions: what each does, by
+    state. None where there are more than 255."""
 
 def gpu_abi() -> tuple[int, ...]:
     """The words that `tt_abi` of a cubin must hold (kernels/device/abi.h)."""

@@ -1,5 +1,5 @@
-"""`toktier certify --backend emulator`: suites on the emulated kernels, through the real host engine. Small: the shipped
-tokenizer by the command, and a real one."""
+"""`toktier certify --backend emulator`: suites on the emulated kernels, through the real host engine. Small: the
+shipped tokenizer by the command, and a real one."""
 
 from __future__ import annotations
 
