@@ -212,14 +212,19 @@ def test_the_environment_forbids_fallback(monkeypatch: pytest.MonkeyPatch, unkno
 
 
 def test_a_gpu_that_is_not_there() -> None:
-    tok = toktier.from_file(BYTE_LEVEL, policy="supported", device="cuda")
+    with pytest.warns(toktier.ToktierWarning, match="fast_cpu serves, not gpu: no usable GPU") as warned:
+        tok = toktier.from_file(BYTE_LEVEL, policy="supported", device="cuda")
+    assert [warning.filename for warning in warned] == [__file__]
     assert tok.encode("a").backend == "fast_cpu"
-    assert "R_BACKEND_UNAVAILABLE" in tok.explain(summary=True)["reasons"]
+    assert "R_NO_GPU_DETECTED" in tok.explain(summary=True)["reasons"]
     with pytest.raises(errors.BackendUnavailable):
         toktier.from_file(BYTE_LEVEL, tokenizer="gpu", config=toktier.Config(tokenizer_fallback=False))
 
 
-@pytest.mark.parametrize("options", [{"policy": "certifed"}, {"tokenizer": "cpu"}, {"device": "tpu"}])
+@pytest.mark.parametrize(
+    "options",
+    [{"policy": "certifed"}, {"tokenizer": "cpu"}, {"device": "tpu"}, {"gpu_delivery": "nvcc"}, {"gpu_min_bytes": 0}],
+)
 def test_unknown_names_are_refused(options: dict[str, Any]) -> None:
     with pytest.raises(errors.ConfigInvalid):
         toktier.from_file(BYTE_LEVEL, **options)
