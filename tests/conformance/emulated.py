@@ -7,7 +7,6 @@ is no agreement of theirs: the CPU engine redoes it, and it is counted by its re
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -66,8 +65,9 @@ class Subject:
     """
 
     def __init__(self, data: bytes, **changes: Any) -> None:
-        document = {**json.loads(data), **changes}
-        file = compile_tokenizer(json.dumps(document, ensure_ascii=False).encode())
+        if changes:
+            data = json.dumps({**json.loads(data), **changes}, ensure_ascii=False).encode()
+        file = compile_tokenizer(data)
         self.program = _native.Program(file)
         premise = _native.unsuitable(self.program)
         if premise is not None:
@@ -75,14 +75,10 @@ class Subject:
         self.image = _native.device_tables(self.program)
         self.encoder = _native.EncoderBase(self.program)
         self.meta = read_meta(read_program(file).section("META"))
-        self.added = [token["content"] for token in document["added_tokens"]]
-        self.normalizes = document["normalizer"] is not None
-        bare = json.dumps({**document, "post_processor": None}, ensure_ascii=False)
-        self.reference = tokenizers.Tokenizer.from_str(bare)
-
-    @property
-    def tables_sha256(self) -> str:
-        return hashlib.sha256(self.image).hexdigest()
+        self.reference = tokenizers.Tokenizer.from_buffer(data)
+        self.reference.post_processor = None
+        self.added = [token.content for _, token in sorted(self.reference.get_added_tokens_decoder().items())]
+        self.normalizes = self.reference.normalizer is not None
 
     @property
     def characters(self) -> list[str]:
