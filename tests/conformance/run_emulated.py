@@ -110,10 +110,13 @@ def _is_text(text: str) -> bool:
 
 def materials(shared: Path) -> dict[str, Run]:
     """Everything that is run on an artifact, by name."""
-    made: dict[str, Run] = {"cases": Bench.run_cases, "hostile": Bench.run_hostile}
+    made: dict[str, Run] = {
+        "cases": Bench.run_cases,
+        "hostile": Bench.run_hostile,
+        "class strings": Bench.run_class_strings,
+    }
     for corpus in all_corpora(shared):
         made[corpus] = functools.partial(Bench.run_corpus, corpus=corpus)
-    made["class strings"] = Bench.run_class_strings
     made["cases by the host"] = Bench.run_cases_by_host
     for variant in SANITIZERS:
         made[variant] = functools.partial(Bench.run_sanitized, variant=variant)
