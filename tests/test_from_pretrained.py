@@ -99,7 +99,7 @@ def test_unknown_content_is_served_by_the_reference_and_says_why(hub_cache: Path
     assert tok.encode(TEXT).backend == "hf"
     assert tok.encode(TEXT).ids == reference_ids(path)
     report = tok.explain()
-    assert report["reasons"] == ["R_BACKEND_UNAVAILABLE", "R_UNCERTIFIED_ARTIFACT"]
+    assert report["reasons"] == ["R_NO_GPU_DETECTED", "R_UNCERTIFIED_ARTIFACT"]
     found = report["model_resolution"]
     assert (found["family"], found["basis"], found["admitted"]) == (None, None, False)
     assert re.search("fingerprint is new beside .*toktier_mini", found["not_admitted_because"])

@@ -13,8 +13,8 @@ from tests.support.emulated_pipeline import TILE, WORD
 from tests.support.material import SMALL_DIR, Artifacts
 from toktier.certify.hostile_texts import hostile_texts
 
-DISTINCT = ("claude", "deepseek_v3", "gpt35turbo", "gpt4o", "llama3", "qwen3")
-"""Of those that a device takes, one of each pre-tokenizer."""
+DISTINCT = ("claude", "deepseek_v3", "gpt35turbo", "gpt4o", "gptoss", "llama3", "qwen3")
+"""Of those that a device takes, one of each pre-tokenizer as it is written."""
 CASES, HOSTILE, RUN_BYTES = 120, 60, (257, TILE + 1)
 
 

@@ -100,8 +100,9 @@ def test_other_python_beside_the_module_is_another_identity_and_not_bound(monkey
 
 
 def test_the_script_needs_no_installed_package_and_names_what_differs(checkout: Path) -> None:
-    for path in ("tools/compute_identity.py", "toktier/__init__.py", "toktier/canonical.py", "toktier/resources.py"):
-        (checkout / path).parent.mkdir(exist_ok=True)
+    package = ("__init__.py", "canonical.py", "resources.py", "gpu/__init__.py", "gpu/host_identity.py")
+    for path in ("tools/compute_identity.py", *(f"toktier/{name}" for name in package)):
+        (checkout / path).parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(ROOT / path, checkout / path)
     (checkout / "evidence").mkdir()
 
