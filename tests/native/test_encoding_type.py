@@ -338,7 +338,6 @@ def test_small_footprint() -> None:
     assert sys.getsizeof(many) == sys.getsizeof(one) + 4 * (len(many) - len(one))
 
 
-@pytest.mark.unsanitized  # AddressSanitizer keeps what was freed, so that resident memory says nothing there
 def test_nothing_leaks() -> None:
     """Every path that allocates, and those that fail, many times: the interpreter's blocks and resident memory stay."""
     encoder = pair()[0]
