@@ -199,8 +199,8 @@ def sanitized(variant: Variant) -> dict[str, str]:
     return variant.environment() | {
         "LD_PRELOAD": " ".join(libraries),
         # The interpreter itself leaks by design; what we allocate is checked by the leak loops of tests/native.
-        # What is freed is kept for 64 MB of frees instead of 256: resident memory, which those loops look at, else swings by
-        # 10 MB and more for as long as the kept memory turns over.
+        # Freed memory is kept until 64 MB more are freed, not 256: else resident memory, which those loops look at,
+        # swings by 10 MB and more while what is kept turns over.
         "ASAN_OPTIONS": "detect_leaks=0:abort_on_error=1:allocator_may_return_null=1:quarantine_size_mb=64",
         "UBSAN_OPTIONS": "print_stacktrace=1:halt_on_error=1",
     }

@@ -349,7 +349,8 @@ int init(PyObject* self, PyObject* args, PyObject* kwargs) {
   EncoderObject* e = as_encoder(self);
   PyObject* program;
   Py_ssize_t routed_from = 0, others_from = 0;
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|nn:EncoderBase", const_cast<char**>(names), &program, &routed_from, &others_from))
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|nn:EncoderBase", const_cast<char**>(names), &program, &routed_from,
+                                   &others_from))
     return -1;
   if (e->program != nullptr) return PyErr_SetString(PyExc_RuntimeError, "EncoderBase.__init__ was called twice"), -1;
   ProgramOwner* owner = program == Py_None ? nullptr : program_of(program);

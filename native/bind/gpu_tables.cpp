@@ -3,6 +3,7 @@
 #include "gpu/tables.h"
 
 #include "bind/bind.h"
+#include "bind/coded_error.h"
 #include "bind/program.h"
 #include "gpu/monoid.h"
 
@@ -12,14 +13,9 @@ namespace toktier::bind {
 
 namespace {
 
-PyObject* unsuitable_type = nullptr;
+CodedError unsuitable_program;
 
-void set_unsuitable(const gpu::Unsuitable& error) {
-  const Ref value(PyObject_CallFunction(unsuitable_type, "s", error.what.c_str()));
-  const Ref code(PyUnicode_FromString(error.code.c_str()));
-  if (!value || !code || PyObject_SetAttrString(value.get(), "code", code.get()) != 0) return;
-  PyErr_SetObject(unsuitable_type, value.get());
-}
+void set_unsuitable(const gpu::Unsuitable& found) { unsuitable_program.set(found.what.c_str(), found.code.c_str()); }
 
 nb::bytes bytes_of(const std::vector<std::uint8_t>& data) {
   return nb::bytes(reinterpret_cast<const char*>(data.data()), data.size());
@@ -71,19 +67,8 @@ nb::object transition_monoid(const nb::bytes& table, std::uint32_t n_class, std:
 }  // namespace
 
 void register_gpu_tables(nb::module_& m) {
-  if (unsuitable_type == nullptr) {
-    unsuitable_type = PyErr_NewExceptionWithDoc("toktier._native.UnsuitableProgram", "A program that no device can run.",
-                                                PyExc_ValueError, nullptr);
-    if (unsuitable_type == nullptr) throw nb::python_error();
-    nb::register_exception_translator([](const std::exception_ptr& pointer, void*) {
-      try {
-        std::rethrow_exception(pointer);
-      } catch (const gpu::Unsuitable& error) {
-        set_unsuitable(error);
-      }
-    });
-  }
-  m.attr("UnsuitableProgram") = nb::borrow(unsuitable_type);
+  unsuitable_program.add_to<gpu::Unsuitable, set_unsuitable>(m, "UnsuitableProgram", "A program that no device can run.",
+                                                             PyExc_ValueError);
   m.def("device_tables", &device_tables, nb::arg("program"));
   m.def("device_facts", &device_facts, nb::arg("program"));
   m.def("unsuitable", &unsuitable, nb::arg("program"));

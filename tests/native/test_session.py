@@ -22,19 +22,13 @@ import pytest
 
 from tests.support.native_encoders import PROSE, pair, shared_pair
 from tests.support.native_encoders import core_ids as ids
-from toktier._native import EncoderBase, SessionBase, TokenPatch
+from toktier._native import EncoderBase, SessionBase
 from toktier.errors import InvalidText, SessionRevisionConflict
-
-LONG = 262_144  # bytes of an append from which on threads share it (native/session/span_encoder.h)
 
 
 @pytest.fixture
 def session() -> SessionBase:
     return SessionBase(shared_pair()[0])
-
-
-def patched(before: list[int], patch: TokenPatch) -> list[int]:
-    return before[: patch.keep_tokens] + patch.replacement_ids.ids
 
 
 # What it takes for a text

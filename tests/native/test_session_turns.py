@@ -16,7 +16,7 @@ import pytest
 
 from tests.support.native_encoders import PROSE, shared_pair
 from tests.support.native_encoders import core_ids as ids
-from toktier._native import SessionBase, TokenPatch
+from toktier._native import SessionBase
 from toktier.errors import SessionRevisionConflict
 
 LONG = 262_144  # bytes of an append from which on threads share it (native/session/span_encoder.h)
@@ -25,10 +25,6 @@ LONG = 262_144  # bytes of an append from which on threads share it (native/sess
 @pytest.fixture
 def session() -> SessionBase:
     return SessionBase(shared_pair()[0])
-
-
-def patched(before: list[int], patch: TokenPatch) -> list[int]:
-    return before[: patch.keep_tokens] + patch.replacement_ids.ids
 
 
 def test_two_threads_append_whole_texts(session: SessionBase) -> None:

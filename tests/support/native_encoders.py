@@ -69,3 +69,8 @@ def core_ids(text: str, name: str = "cl100k_like") -> list[int]:
     """Ids by the reference, without those of a template."""
     found: list[int] = shared_pair(name)[1].encode(text, add_special_tokens=False).ids
     return found
+
+
+def patched(before: list[int], patch: _native.TokenPatch) -> list[int]:
+    """The ids of a session after a change, of those before it."""
+    return before[: patch.keep_tokens] + patch.replacement_ids.ids

@@ -120,16 +120,17 @@ def prebuilt(architecture: str, notices: tuple[str, ...] = ()) -> Cubin:
         ) from None
     except OSError as error:
         raise KernelsUnavailable(f"the kernels for {architecture} cannot be read: {error.strerror}") from None
-    sha256 = hashlib.sha256(data).hexdigest()
     problem = cubin_format.problem_of(data, architecture)
-    if not shipped_digests().is_listed(sha256, architecture) or problem is not None:
-        raise KernelDigestMismatch(
-            f"the kernels for {architecture} that came with the installation are not those that are listed"
-            + ("" if problem is None else f": {problem}"),
-            details={"architecture": architecture, "sha256": sha256, "file": str(path)},
-            remedy="install toktier again; the CPU engine serves",
-        )
-    return _described(data, architecture, GpuDelivery.PREBUILT, notices)
+    if problem is None:
+        found = _described(data, architecture, GpuDelivery.PREBUILT, notices)
+        if found.listed:
+            return found
+    raise KernelDigestMismatch(
+        f"the kernels for {architecture} that came with the installation are not those that are listed"
+        + ("" if problem is None else f": {problem}"),
+        details={"architecture": architecture, "sha256": hashlib.sha256(data).hexdigest(), "file": str(path)},
+        remedy="install toktier again; the CPU engine serves",
+    )
 
 
 def prebuilt_path(architecture: str) -> Path:

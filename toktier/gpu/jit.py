@@ -48,10 +48,10 @@ def make(toolchain: Toolchain, sources: KernelSources, architecture: str, cache:
     notices: list[str] = []
     if cache is None:
         return Made(_compile(toolchain, sources, architecture), None, False)
-    found = _cached(cache, key_of(inputs), architecture, notices)
+    key = key_of(inputs)
+    found = _cached(cache, key, architecture, notices)
     if found is not None:
         return Made(found.data, found.path, True)
-    key = key_of(inputs)
     lock = cache.lock(key)
     try:
         cache.prepare(key)
