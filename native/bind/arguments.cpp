@@ -1,5 +1,5 @@
-// `_native.text_of`, `_native.ids_of`, `_native.text_weight`: what a caller gave, taken as the engine takes it, for callers that hand it to another
-// engine. Whoever serves, the same arguments are taken and the same errors raised.
+// `_native.text_of`, `_native.ids_of`, `_native.text_weight`: what a caller gave, taken as the engine takes it, for callers that
+// hand it to another engine. Whoever serves, the same arguments are taken and the same errors raised.
 #include <vector>
 
 #include "bind/bind.h"
