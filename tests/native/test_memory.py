@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import threading
+from collections.abc import Callable
 
 import pytest
 
@@ -20,17 +21,27 @@ def new_words(seed: int) -> str:
     )
 
 
+def grows_every_time(work: Callable[[int], None]) -> bool:
+    """Whether resident memory grew by 4 MB in each of five rounds. Other tests run in this process, and an allocator
+    gives back when it likes: one round alone may show either."""
+    for turn in range(5):
+        before = resident_bytes()
+        for seed in range(200 + 40 * turn, 240 + 40 * turn):
+            work(seed)
+        if resident_bytes() - before < 4 << 20:
+            return False
+    return True
+
+
 @pytest.mark.unsanitized  # a sanitizer keeps what was freed for a while
 def test_new_words_do_not_grow_a_warm_context() -> None:
     encoder = shared_pair()[0]
     for seed in range(60):
         encoder.encode(new_words(seed))
-    before = resident_bytes()
-    for seed in range(100, 160):
-        encoder.encode(new_words(seed))
-    assert resident_bytes() - before < 4 << 20
+    assert not grows_every_time(lambda seed: encoder.encode(new_words(seed)))
 
 
+@pytest.mark.unsanitized  # a sanitizer keeps what was freed for a while
 def test_threads_one_after_the_other_share_contexts() -> None:
     encoder = shared_pair()[0]
 
@@ -41,7 +52,4 @@ def test_threads_one_after_the_other_share_contexts() -> None:
 
     for seed in range(10):
         run(seed)
-    before = resident_bytes()
-    for seed in range(200, 240):
-        run(seed)
-    assert resident_bytes() - before < 4 << 20
+    assert not grows_every_time(run)
