@@ -37,6 +37,7 @@ LAYERS: list[set[str]] = [
     {"toktier.routing"},
     {"toktier.tokenizer"},
     {"toktier.gpu_loading"},
+    {"toktier.load_arguments", "toktier.opening"},
     {"toktier.api"},
     {"toktier"},
     {"toktier.certify"},
