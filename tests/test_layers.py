@@ -28,6 +28,7 @@ LAYERS: list[set[str]] = [
     {"toktier._native"},
     {"toktier.program", "toktier.text_parts"},
     {"toktier.sessions"},
+    {"toktier.cache"},
     {"toktier.inspection"},
     {"toktier.conversion"},
     {"toktier.artifacts"},
