@@ -36,6 +36,7 @@ LAYERS: list[set[str]] = [
     {"toktier.backends"},
     {"toktier.evidence"},
     {"toktier.routing"},
+    {"toktier.serving"},
     {"toktier.tokenizer"},
     {"toktier.gpu_loading"},
     {"toktier.load_arguments", "toktier.opening"},
@@ -56,6 +57,9 @@ HEAVY = (
     "importlib.metadata",
     "redis",
     "sqlite3",
+    "asyncio",
+    "concurrent.futures",
+    "prometheus_client",
 )
 
 

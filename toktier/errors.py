@@ -289,6 +289,22 @@ class EvidenceIncomplete(ToktierError):
     exit_code = ExitCode.INCOMPLETE
 
 
+class QueueFull(ToktierError):
+    """A batcher has as many unanswered texts as it may; `details` holds how many, their bytes, and the bounds."""
+
+    code = "QUEUE_FULL"
+    exit_code = ExitCode.UNAVAILABLE
+    usual_remedy = "try again when some are answered, or give the batcher larger queue_texts and queue_bytes"
+
+
+class BatcherClosed(ToktierError):
+    """Asked of a batcher after its end, or abandoned by it."""
+
+    code = "BATCHER_CLOSED"
+    exit_code = ExitCode.UNAVAILABLE
+    usual_remedy = "make another Batcher of the tokenizer"
+
+
 class InvalidText(ToktierError, ValueError):
     """Lone surrogates or malformed UTF-8; `details["position"]` is the code point (str) or byte (bytes) index."""
 

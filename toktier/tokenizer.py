@@ -17,6 +17,7 @@ from toktier.errors import ConfigInvalid, InvalidToken, SessionStateMismatch, Un
 from toktier.routing import explain as explained
 from toktier.routing.counters import Counters
 from toktier.routing.vocabulary import BackendId, Reason
+from toktier.serving.async_calls import AsyncCalls
 from toktier.sessions.turns import Turns
 from toktier.text_parts import text_parts
 
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from toktier.backends.text import Text
     from toktier.routing.gpu_route import GpuRoute
     from toktier.routing.plan import Plan
+    from toktier.serving.encoder import Traits
     from toktier.sessions.live import Live
     from toktier.sessions.open_sessions import OpenSessions
     from toktier.sessions.protocol import Store
@@ -36,7 +38,7 @@ LOOKUPS = ("auto", "off")
 LOOKUP_FROM = 4096  # bytes of text from which on a store is asked: shorter ones are in none to be found
 
 
-class Tokenizer(EncoderBase):
+class Tokenizer(EncoderBase, AsyncCalls):
     """Made by `toktier.load` and `toktier.from_file`. Any number of threads may use one at once.
 
     IDs equal `tokenizers.Tokenizer.encode(text, add_special_tokens=...)` of the certified versions.
@@ -286,6 +288,20 @@ class Tokenizer(EncoderBase):
                 remedy="use the tokenizer that made it",
             )
         return session.present(text, add_special_tokens)
+
+    # what a batcher asks
+
+    @property
+    def _batch_traits(self) -> Traits:
+        from toktier.serving.encoder import Traits
+
+        asks_store = self._store is not None and self._lookup == "auto" and self._serving is self._native
+        return Traits(self._serving.changes_length, self._serving is self._native, asks_store, LOOKUP_FROM)
+
+    @property
+    def _gpu_from(self) -> int | None:
+        gpu = self._gpu
+        return None if gpu is None or gpu.plan.serves is not BackendId.GPU else gpu.min_bytes
 
     # decode
 

@@ -1,0 +1,336 @@
+"""Batcher: one tokenizer for many callers, who are threads, tasks of asyncio and tasks of trio, in any number of loops.
+
+What callers give goes into a bounded queue; one thread encodes what has gathered with one call, and each gets his row,
+an Encoding that shares the buffer of its batch. When a batch begins: `batch_queue`. A text so short that the engine
+needs less than a hand-over would is encoded by its caller. Calls that cannot be rows, or should not make others wait,
+are made beside: `lanes`. No way changes an id: the answer is that of `Tokenizer.encode`.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import threading
+import weakref
+from collections.abc import Hashable, Iterable
+from functools import partial
+from types import TracebackType
+from typing import Any, Self
+
+from toktier._native import Encoding, EncodingBatch, text_of, text_weight
+from toktier.errors import BatcherClosed
+from toktier.routing.vocabulary import BackendId
+from toktier.serving.async_session import AsyncSession
+from toktier.serving.batch_queue import Batch, BatchQueue, Options
+from toktier.serving.encoder import Encoder, Text
+from toktier.serving.lanes import Call, Lanes
+from toktier.serving.limits import Limits
+from toktier.serving.room import IDLE_SECONDS, Room
+from toktier.serving.tally import Tally
+from toktier.serving.waiters import Answer, Outcome, checkpoint, deliver, outcome_of, task_waiter
+from toktier.sessions.session import Session
+
+
+class Batcher:
+    """Thread-safe. A context manager: leaving it is `close`. In a forked child it is empty and works; texts that were
+    unanswered are the parent's, and their futures are cancelled in the child.
+
+    An Encoding of a batch keeps the ids and texts of the whole batch alive: at most about `Limits.max_batch_bytes` of
+    either.
+    """
+
+    def __init__(self, tokenizer: Encoder, limits: Limits | None = None) -> None:
+        """No thread is started before the first call, and none lives longer than 10 s without one."""
+        self.tokenizer = tokenizer
+        self.limits = limits or Limits()
+        self._traits = tokenizer._batch_traits
+        # A text that may be in the store is not short.
+        longest = min(self.limits.inline_bytes, self._traits.store_from - 1)
+        self._inline_bytes = longest if self._traits.inline else 0
+        self._tally = Tally()
+        self._room = Room(self.limits)
+        self._queue = BatchQueue(self._room)
+        self._lanes = Lanes(self._room, self._tally)
+        self._worker: threading.Thread | None = None
+        _all.add(self)
+
+    # for callers
+
+    def submit(
+        self,
+        text: Text,
+        add_special_tokens: bool = False,
+        *,
+        session: str | Session | None = None,
+        lookup: str | None = None,
+        plain: bool = False,
+    ) -> Answer[Encoding]:
+        """A future of `Tokenizer.encode` with these arguments, for threads. Cancelling it takes the text out as long as
+        it is not being encoded. Callbacks run on the batcher's thread: they must not block.
+
+        Raises QueueFull, InvalidText and BatcherClosed at once; what else encoding raises is the future's.
+        """
+        waiter: Answer[Encoding] = Answer(self)
+        if self._is_inline(text, session, lookup):
+            waiter.set_running_or_notify_cancel()
+            waiter.set_result(self.tokenizer.encode(text, add_special_tokens, plain=plain))
+        else:
+            self._accept(waiter, text, add_special_tokens, session, lookup, plain)
+        return waiter
+
+    async def aencode(
+        self,
+        text: Text,
+        add_special_tokens: bool = False,
+        *,
+        session: str | Session | None = None,
+        lookup: str | None = None,
+        plain: bool = False,
+    ) -> Encoding:
+        """`Tokenizer.encode` with these arguments, for tasks of asyncio and trio. A task that is cancelled takes its
+        text out as long as it is not being encoded. With a `session`, calls for the same one are made in the order in
+        which they were awaited; one that has begun is made whole, whoever waits.
+
+        Raises also QueueFull and BatcherClosed.
+        """
+        if self._is_inline(text, session, lookup):
+            encoding = self.tokenizer.encode(text, add_special_tokens, plain=plain)
+            await checkpoint()
+            return encoding
+        waiter = task_waiter()
+        self._accept(waiter, text, add_special_tokens, session, lookup, plain)
+        try:
+            answer: Encoding = await waiter
+        except BaseException:
+            self._withdraw(waiter)
+            raise
+        return answer
+
+    def submit_batch(
+        self, texts: Iterable[Text], add_special_tokens: bool = False, *, plain: bool = False
+    ) -> Answer[EncodingBatch]:
+        """A future of `Tokenizer.encode_batch`; the rest as `submit`."""
+        call, weight = self._call_of_batch(texts, add_special_tokens, plain)
+        waiter: Answer[EncodingBatch] = Answer(self)
+        self._lanes.put(waiter, None, call, weight)
+        return waiter
+
+    async def aencode_batch(
+        self, texts: Iterable[Text], add_special_tokens: bool = False, *, plain: bool = False
+    ) -> EncodingBatch:
+        """`Tokenizer.encode_batch`, beside the batches of others; the rest as `aencode`."""
+        call, weight = self._call_of_batch(texts, add_special_tokens, plain)
+        batch: EncodingBatch = await self._alone(None, call, weight)
+        return batch
+
+    def asession(self, name: str | None = None, *, keep_text: bool = False) -> AsyncSession:
+        """`Tokenizer.session` for tasks. It is opened by its first call."""
+        return AsyncSession(self._alone, self.tokenizer, name, keep_text)
+
+    def close(self, *, wait: bool = True, abandon: bool = False) -> None:
+        """Refuses further calls, and ends when those that it has are answered. `wait`: until then. `abandon`: those
+        that have not begun get BatcherClosed."""
+        with self._room.lock:
+            self._room.is_closed = True
+            worker = self._worker
+        if abandon:
+            left = [*self._queue.clear(), *self._lanes.clear()]
+            deliver(left, [BatcherClosed("the batcher was closed before its turn came") for _ in left])
+        self._queue.wake()
+        for thread in [*self._lanes.close(), worker]:
+            if wait and thread is not None and thread is not threading.current_thread():
+                thread.join()
+
+    def stats(self) -> dict[str, Any]:
+        """What it holds now (`queued` of the `texts` and `bytes` that are unanswered), and what it did: `tally.py` says
+        what each number counts. JSON-able."""
+        with self._room.lock:
+            room = self._room
+            now = {"queued": len(self._queue) + len(self._lanes), "texts": room.texts, "bytes": room.bytes}
+            return {"now": now, "refused": room.refused, **self._tally.to_dict()}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __reduce__(self) -> tuple[object, ...]:
+        raise TypeError("a Batcher cannot be pickled or copied: make one of the tokenizer")
+
+    # accepting
+
+    def _is_inline(self, text: Text, session: str | Session | None, lookup: str | None) -> bool:
+        if not self._inline_bytes or session is not None or lookup not in (None, "off"):
+            return False
+        if type(text) is str and text.isascii():
+            short = len(text) <= self._inline_bytes
+        else:
+            short = text_weight(text) <= self._inline_bytes
+        if not short or self.tokenizer._gpu_from is not None:
+            return False
+        if self._room.is_closed:
+            raise BatcherClosed("the batcher is closed")
+        return True
+
+    def _accept(
+        self,
+        waiter: Any,
+        text: Text,
+        add_special_tokens: bool,
+        session: str | Session | None,
+        lookup: str | None,
+        plain: bool,
+    ) -> None:
+        is_ascii = type(text) is str and text.isascii()
+        weight = len(text) if is_ascii else text_weight(text)
+        traits = self._traits
+        asks_store = traits.asks_store and weight >= traits.store_from and lookup is None and not plain
+        if session is not None or asks_store or lookup not in (None, "off") or weight >= self.limits.max_batch_bytes:
+            if type(text) not in (str, bytes):
+                text = text_of(text)  # what may be written to afterwards, as it is now
+            call = partial(self.tokenizer.encode, text, add_special_tokens, session=session, lookup=lookup, plain=plain)
+            self._lanes.put(waiter, None if session is None else lane_of(session), call, weight)
+            return
+        if not is_ascii:
+            text = text_of(text)
+        # A text that is no Unicode was refused now, on the thread of its caller: it fails no batch of others.
+        with self._room.lock:
+            if self._worker is None:
+                self._start()
+            self._queue.put(waiter, text, weight, (bool(add_special_tokens), bool(plain)))
+
+    def _call_of_batch(self, texts: Iterable[Text], add_special_tokens: bool, plain: bool) -> tuple[Call, int]:
+        if isinstance(texts, (str, bytes, bytearray)):
+            raise TypeError(f"expected several texts, not one {type(texts).__name__}")
+        taken = tuple(text if type(text) in (str, bytes) else text_of(text, i) for i, text in enumerate(texts))
+        call = partial(self.tokenizer.encode_batch, taken, add_special_tokens, plain=plain)
+        return call, sum(text_weight(text) for text in taken)
+
+    async def _alone(self, lane: Hashable, call: Call, weight: int) -> Any:
+        waiter = task_waiter()
+        self._lanes.put(waiter, lane, call, weight)
+        try:
+            return await waiter
+        except BaseException:
+            self._withdraw(waiter)
+            raise
+
+    def _withdraw(self, waiter: Any) -> None:
+        if not (self._queue.withdraw(waiter) or self._lanes.withdraw(waiter)):
+            return
+        with self._room.lock:
+            self._tally.withdrawn += 1
+        if isinstance(waiter, Answer):
+            waiter.set_running_or_notify_cancel()  # whoever waits for several futures is told
+
+    def _start(self) -> None:
+        if not self._room.is_closed:
+            self._worker = threading.Thread(target=self._work, name="toktier-batcher", daemon=True)
+            self._worker.start()
+
+    # encoding, on the worker
+
+    def _work(self) -> None:
+        while True:
+            with self._room.lock:
+                if not self._queue.wait(IDLE_SECONDS):
+                    self._worker = None
+                    return
+            batch = self._queue.take(self.tokenizer._gpu_from)
+            if batch is not None:
+                self._encode(batch)
+            del batch
+
+    def _encode(self, batch: Batch) -> None:
+        waiters, requests = batch.waiters, batch.requests
+        left = [i for i, w in enumerate(waiters) if isinstance(w, Answer) and not w.set_running_or_notify_cancel()]
+        for i in reversed(left):  # cancelled in the moment in which it was taken
+            del waiters[i], requests[i]
+        outcomes = outcome_of(partial(self._outcomes, requests))
+        if isinstance(outcomes, BaseException):
+            outcomes = [outcomes] * len(waiters)
+        tally = self._tally
+        with self._room.lock:
+            self._room.leave(len(waiters) + len(left), batch.weight)
+            tally.batches += 1
+            tally.texts += len(waiters)
+            tally.bytes += batch.weight
+            tally.withdrawn += len(left)
+            tally.batch_texts.observe(len(waiters))
+            tally.batch_bytes.observe(batch.weight)
+            tally.waits.observe(batch.wait)
+        gone = deliver(waiters, outcomes)
+        with self._room.lock:
+            self._queue.running = []
+            tally.gone += gone
+
+    def _outcomes(self, requests: list[tuple[Any, int, Options, float]]) -> list[Outcome]:
+        options = {request[2] for request in requests}
+        if len(options) == 1:
+            return self._rows([request[0] for request in requests], *options.pop())
+        outcomes: list[Outcome] = [None] * len(requests)
+        for given in options:
+            places = [i for i, request in enumerate(requests) if request[2] == given]
+            for i, row in zip(places, self._rows([requests[i][0] for i in places], *given), strict=True):
+                outcomes[i] = row
+        return outcomes
+
+    def _rows(self, texts: list[Any], add_special_tokens: bool, plain: bool) -> list[Outcome]:
+        encode_batch, tally = self.tokenizer.encode_batch, self._tally
+        if not self._traits.apart:
+            try:
+                batch = encode_batch(tuple(texts), add_special_tokens, plain=plain)
+            except BaseException:
+                tally.split += len(texts) > 1  # one of them is at fault: each alone gets what is its own
+            else:
+                tally.tokens += batch.row_splits[-1]
+                tally.gpu_batches += batch.backend == BackendId.GPU
+                return list(batch)
+        rows = [outcome_of(partial(self._row, text, add_special_tokens, plain)) for text in texts]
+        with self._room.lock:
+            tally.failed += sum(isinstance(row, BaseException) for row in rows)
+        return rows
+
+    def _row(self, text: Any, add_special_tokens: bool, plain: bool) -> Encoding:
+        encoding = self.tokenizer.encode_batch((text,), add_special_tokens, plain=plain)[0]
+        self._tally.tokens += len(encoding)
+        return encoding
+
+    # forks
+
+    def _in_child(self) -> None:
+        self._room.renew()
+        self._worker = None
+        for waiter in [*self._queue.renew(), *self._lanes.renew()]:
+            if isinstance(waiter, Answer):
+                waiter.abandon()
+
+
+def lane_of(session: Any) -> Hashable:
+    """Of a name or a session: the same name is the same lane."""
+    if isinstance(session, str):
+        return "session", str.__str__(session)
+    name = getattr(session, "name", None)
+    return session if name is None else ("session", name)
+
+
+_all: weakref.WeakSet[Batcher] = weakref.WeakSet()
+
+
+def _children_begin_anew() -> None:
+    for batcher in list(_all):
+        batcher._in_child()
+
+
+def _end_threads() -> None:
+    """Before the interpreter takes itself apart under threads that call native code: every thread that must not be
+    waited for has ended, so that nobody but a daemon still waits for what is queued."""
+    for batcher in list(_all):
+        batcher.close(abandon=True)
+
+
+os.register_at_fork(after_in_child=_children_begin_anew)
+atexit.register(_end_threads)

@@ -1,0 +1,157 @@
+"""Calls that are made beside the batches, on a few threads: those of one lane one after the other, in the order in
+which they came, those of different lanes at once and in turn.
+
+A session has a lane, so that what is appended comes in order and a slow store holds up nobody else. A long text, a
+batch of one caller and a look-up in a store have a lane each, for themselves. Threads are started when they are needed,
+and end after a while of nothing to do. Not here: what is called, who waits.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
+from typing import Any, Final
+
+from toktier.serving.room import IDLE_SECONDS, Room
+from toktier.serving.tally import Tally
+from toktier.serving.waiters import Answer, deliver, outcome_of
+
+THREADS: Final = 4  # the engine shares a long text among the processors by itself: these wait for stores, mostly
+
+Call = Callable[[], Any]
+Job = tuple[Call, int]  # and the bytes that it holds
+
+
+class Lanes:
+    """Thread-safe."""
+
+    def __init__(self, room: Room, tally: Tally) -> None:
+        self.room, self._tally = room, tally
+        self._begin()
+
+    def _begin(self) -> None:
+        self._lanes: dict[Hashable, OrderedDict[Any, Job]] = {}
+        self._lane_of: dict[Any, Hashable] = {}  # of each waiter whose call has not begun
+        self._ready: OrderedDict[Hashable, None] = OrderedDict()  # lanes with a call, and none under way
+        self._running: set[Any] = set()  # waiters
+        self._idle: list[threading.Lock] = []  # bells of threads that sleep
+        self._threads: set[threading.Thread] = set()
+
+    def put(self, waiter: Any, lane: Hashable, call: Call, weight: int) -> None:
+        """`lane`: None for one of its own. Raises QueueFull, BatcherClosed."""
+        lane = waiter if lane is None else lane
+        with self.room.lock:
+            self.room.enter(1, weight)
+            jobs = self._lanes.get(lane)
+            if jobs is None:
+                jobs = self._lanes[lane] = OrderedDict()
+                self._ready[lane] = None
+                try:
+                    self._wake()
+                except BaseException:  # the interpreter starts no more threads
+                    del self._lanes[lane]
+                    del self._ready[lane]
+                    self.room.leave(1, weight)
+                    raise
+            jobs[waiter] = (call, weight)
+            self._lane_of[waiter] = lane
+
+    def _wake(self) -> None:
+        """A thread that sleeps, or a new one; none where as many run as may: they look again before they sleep."""
+        if self._idle:
+            self._idle.pop().release()
+        elif len(self._threads) < THREADS:
+            thread = threading.Thread(target=self._run, name="toktier-lane", daemon=True)
+            thread.start()
+            self._threads.add(thread)
+
+    def withdraw(self, waiter: Any) -> bool:
+        """Takes a call out. False: it has begun, or never was here."""
+        with self.room.lock:
+            lane = self._lane_of.pop(waiter, None)
+            if lane is None:
+                return False
+            self._drop(waiter, lane)
+            return True
+
+    def _drop(self, waiter: Any, lane: Hashable) -> None:
+        _, weight = self._lanes[lane].pop(waiter)
+        self.room.leave(1, weight)
+        if not self._lanes[lane] and lane in self._ready:
+            del self._ready[lane], self._lanes[lane]
+
+    def __len__(self) -> int:
+        return len(self._lane_of)
+
+    def _run(self) -> None:
+        this = threading.current_thread()
+        bell = threading.Lock()
+        bell.acquire()
+        lock = self.room.lock
+        while True:
+            with lock:
+                job = self._next()
+                if job is None:
+                    if self.room.is_closed:
+                        self._threads.discard(this)
+                        return
+                    self._idle.append(bell)
+            if job is not None:
+                self._call(*job)
+                del job
+                continue
+            if not bell.acquire(timeout=IDLE_SECONDS):
+                with lock:
+                    if bell in self._idle:
+                        self._idle.remove(bell)
+                        self._threads.discard(this)
+                        return
+                bell.acquire()  # rung between the time-out and the lock
+
+    def _next(self) -> tuple[Hashable, Any, Call, int] | None:
+        if not self._ready:
+            return None
+        lane, _ = self._ready.popitem(last=False)
+        waiter, (call, weight) = self._lanes[lane].popitem(last=False)
+        del self._lane_of[waiter]
+        self._running.add(waiter)
+        return lane, waiter, call, weight
+
+    def _call(self, lane: Hashable, waiter: Any, call: Call, weight: int) -> None:
+        wanted = not isinstance(waiter, Answer) or waiter.set_running_or_notify_cancel()
+        outcome = outcome_of(call) if wanted else None
+        with self.room.lock:
+            self.room.leave(1, weight)
+            if self._lanes[lane]:
+                self._ready[lane] = None
+            else:
+                del self._lanes[lane]
+        gone = deliver((waiter,), (outcome,)) if wanted else 0
+        with self.room.lock:
+            self._running.discard(waiter)
+            self._tally.alone += 1
+            self._tally.failed += isinstance(outcome, BaseException)
+            self._tally.gone += gone
+
+    def close(self) -> list[threading.Thread]:
+        """Wakes everybody, for whom the room is closed; the threads."""
+        with self.room.lock:
+            for bell in self._idle:
+                bell.release()
+            self._idle.clear()
+            return list(self._threads)
+
+    def clear(self) -> list[Any]:
+        """Takes every call out that has not begun; the waiters."""
+        with self.room.lock:
+            waiters = list(self._lane_of)
+            for waiter in waiters:
+                self._drop(waiter, self._lane_of.pop(waiter))
+            return waiters
+
+    def renew(self) -> list[Any]:
+        """In a forked child: empty. The waiters that the parent will answer."""
+        left = [*self._lane_of, *self._running]
+        self._begin()
+        return left
