@@ -469,6 +469,68 @@ def token_mutants(
     not take, not in `tested`; `equivalent`: no text tells them from the tables; `survivors`: neither
     killed nor that."""
 
+@final
+class PrefixStore:
+    """Ids of prefixes by their digests, within a budget. Of `toktier.cache`."""
+
+    def __init__(self, capacity: int, of_resident: bool) -> None: ...
+    def stats(self) -> dict[str, int]: ...
+    def sizes(self, name_space: bytes) -> dict[str, int]:
+        """entries, bytes, resident_bytes of one namespace."""
+    def clear(self) -> None: ...
+
+@final
+class PrefixIndex:
+    """What one wrapper brings to a store. `special_ids`: of the specials, in order; empty where ids are not known."""
+
+    hits: int
+    misses: int
+    cached_tokens: int
+    uncached_tokens: int
+    unplaced: int
+    bypassed: int
+    second_level_hits: int
+    def __init__(
+        self, store: PrefixStore, specials: list[bytes], name_space: bytes, special_ids: list[int] = ...
+    ) -> None:
+        """`specials`: none empty; none overlaps another or itself (not checked)."""
+    def bypass(self) -> None:
+        """One more text that was not looked up."""
+    def find(self, text: _Text, add_special_tokens: bool = False) -> PrefixLookup:
+        """InvalidText as `EncoderBase.encode`."""
+    def boundaries(self, text: bytes, add_special_tokens: bool = False) -> list[tuple[int, int, bytes]]:
+        """For tests: end in bytes, index of the special, and key of every occurrence."""
+
+@final
+class PrefixLookup:
+    """One text: the longest known prefix, and what becomes of the rest (native/bind/prefix_lookup.h)."""
+
+    @property
+    def boundaries(self) -> int: ...
+    @property
+    def bytes_known(self) -> int: ...
+    @property
+    def tokens_known(self) -> int: ...
+    @property
+    def tokens_new(self) -> int: ...
+    def open_keys(self) -> list[bytes]: ...
+    def adopt(self, index: int, ids: bytes) -> bool: ...
+    def settle(self) -> bool: ...
+    def parts(self, extend: bool) -> list[str]: ...
+    def take(self, ids: Iterable[int] | _Buffer) -> None: ...
+    def keep(self, part: int) -> None: ...
+    def encoding(self, backend: str) -> Encoding: ...
+    def encode_by(self, encoder: EncoderBase, extend: bool) -> Encoding: ...
+    def stored(self, most: int) -> list[tuple[bytes, bytes]]: ...
+
+def added_tokens(program: Program) -> list[tuple[int, str, int]]:
+    """Id, content and `layout.AddedFlag` of every added token."""
+
+def sha256(data: bytes, instructions: bool = True) -> bytes:
+    """For tests: by the CPU's instructions where it has them, and without."""
+
+def has_sha_instructions() -> bool: ...
+
 # In a build with TOKTIER_FAULTS only (native/engine/faults.h).
 def set_fault(name: str) -> None:
     """Plants one fault in the engine of this process, "" for none. Not while anything is encoded."""

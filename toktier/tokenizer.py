@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from toktier._native import EncoderBase, Encoding, ids_of, text_of, text_weight
+from toktier.cache.facts import facts_of_reference
 from toktier.decode_stream import DecodeStream, checked_id
 from toktier.errors import ConfigInvalid, InvalidToken, SessionStateMismatch, UnsupportedConfig
 from toktier.routing import explain as explained
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from toktier.backends.fast_cpu import FastCpuBackend
     from toktier.backends.hf import HfBackend
     from toktier.backends.text import Text
+    from toktier.cache.facts import Facts
     from toktier.routing.gpu_route import GpuRoute
     from toktier.routing.plan import Plan
     from toktier.serving.encoder import Traits
@@ -397,6 +399,13 @@ class Tokenizer(EncoderBase, AsyncCalls):
     def fingerprint(self) -> str | None:
         """Digest (hex) of all that can change ids, offsets or decoded text; None for a file beyond the compiler."""
         return self._plan.program.fingerprint
+
+    def prefix_cache_facts(self) -> Facts:
+        """What decides where a prefix cache may cut the texts of this tokenizer: `toktier.cache.PrefixCache` asks."""
+        namespace = f"toktier:{self._session_fingerprint}"
+        if self._native is not None and self._serving is self._native:
+            return self._native.prefix_cache_facts(namespace)
+        return facts_of_reference(self._reference.load(), namespace)
 
     def explain(self, summary: bool = False) -> dict[str, Any]:
         """What serves and why, and what happened since loading: `docs/routing.md` names the members."""

@@ -72,6 +72,7 @@ void register_gpu_tables(nanobind::module_& m);
 void register_gpu_abi(nanobind::module_& m);
 void register_arguments(nanobind::module_& m);
 void register_gpu(nanobind::module_& m);
+void register_prefix_cache(nanobind::module_& m);
 bool register_encoding(PyObject* module);
 bool register_encoding_batch(PyObject* module);
 bool register_encoder(PyObject* module);

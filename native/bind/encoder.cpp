@@ -436,6 +436,11 @@ void count_session_call(PyObject* encoder, std::size_t bytes, bool uncut) {
   e->uncut += uncut;
 }
 
+void count_call(PyObject* encoder, std::size_t bytes) {
+  ++as_encoder(encoder)->calls;
+  as_encoder(encoder)->bytes += bytes;
+}
+
 bool register_encoder(PyObject* module) {
   if (!intern({{&name_text, "text"}, {&name_texts, "texts"}, {&name_add, "add_special_tokens"}, {&name_session, "session"},
                {&name_lookup, "lookup"}, {&name_plain, "plain"}, {&name_offsets, "offsets"}, {&name_workers, "workers"},

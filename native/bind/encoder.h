@@ -1,4 +1,4 @@
-// What sessions need of the encoder that they belong to.
+// What sessions and the prefix cache need of the encoder that they belong to.
 #pragma once
 #include <cstddef>
 
@@ -10,5 +10,8 @@ namespace toktier::bind {
 PyObject* program_of_encoder(PyObject* encoder);
 // One more text that the engine served, of so many bytes. `uncut`: it left a long stretch without a place to cut.
 void count_session_call(PyObject* encoder, std::size_t bytes, bool uncut);
+
+// One more text that the engine served, a part of so many bytes of which was encoded.
+void count_call(PyObject* encoder, std::size_t bytes);
 
 }  // namespace toktier::bind

@@ -316,8 +316,8 @@ PyObject* new_encoding(const std::uint32_t* ids, std::size_t count, const std::v
 PyObject* new_encoding(std::size_t count, PyObject* program, PyObject* text, CallOptions options, std::uint32_t*& ids) {
   EncodingObject* const e = allocate(count);
   if (e == nullptr) return nullptr;
-  e->program = Py_NewRef(program);
-  e->text = Py_NewRef(text);
+  e->program = Py_XNewRef(program);
+  e->text = Py_XNewRef(text);
   e->options = options;
   ids = e->inside;
   return reinterpret_cast<PyObject*>(e);

@@ -19,6 +19,7 @@ NB_MODULE(_native, m) {
   register_gpu_abi(m);
   register_arguments(m);
   register_gpu(m);
+  register_prefix_cache(m);
   if (!register_encoding(m.ptr()) || !register_encoding_batch(m.ptr()) || !register_encoder(m.ptr()) ||
       !register_session(m.ptr()))
     throw nanobind::python_error();

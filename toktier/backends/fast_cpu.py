@@ -11,9 +11,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Any, ClassVar
 
-from toktier._native import Program
+from toktier._native import Program, added_tokens
+from toktier.cache.facts import Added, Facts, whole_of
 from toktier.decode_stream import ByteFallbackTail, ByteLevelTail, TailRule
 from toktier.errors import InternalError
+from toktier.program.layout import AddedFlag
 from toktier.routing.vocabulary import BackendId
 
 # Strings that may stand in Replace and Strip beside ByteFallback without touching what malformed bytes become.
@@ -102,6 +104,24 @@ class FastCpuBackend:
         """Whether `id_to_token` is the reference's. Under a normalizer 0.23.3 gives the normalized content of a
         `normalized` added token, 0.22.2 the written one: then the installed reference must be asked."""
         return not (self.meta["normalizer"] and self.meta["added_tokens"]["normalized"])
+
+    def prefix_cache_facts(self, namespace: str) -> Facts:
+        """What decides where texts may be cut for a prefix cache."""
+        added = [
+            Added(
+                token_id,
+                content,
+                special=bool(flags & AddedFlag.SPECIAL),
+                single_word=bool(flags & AddedFlag.SINGLE_WORD),
+                lstrip=bool(flags & AddedFlag.LSTRIP),
+                rstrip=bool(flags & AddedFlag.RSTRIP),
+                normalized=bool(flags & AddedFlag.NORMALIZED),
+            )
+            for token_id, content, flags in added_tokens(self.program)
+        ]
+        meta = self.meta
+        whole = whole_of(meta["truncation"], meta["padding"], ())  # what looks at the first word only does not compile
+        return Facts(tuple(added), tuple(step["type"] for step in meta["normalizer"]), whole, namespace)
 
     @property
     def changes_length(self) -> bool:
