@@ -91,8 +91,7 @@ def _unsafe(tokens: tuple[str, ...], facts: Facts) -> dict[str, str]:
         rest = [content.lower() for content in added if content not in lowered.values()]
         for low, other in overlapped_by(lowered, rest).items():
             unsafe.setdefault(lowered[low], f"overlaps the added token {quoted(other)}, lower-cased")
-        if len(lowered) < len(candidates) or (pair := overlapping_pair(lowered)) is not None:
-            which = pair if len(lowered) == len(candidates) else tuple(candidates[:2])
-            for content in candidates:
-                unsafe.setdefault(content, f"is of a set that overlaps when lower-cased ({quoted(which[0])})")
+        alike = len(lowered) < len(candidates) or overlapping_pair(lowered) is not None
+        for content in candidates if alike else ():
+            unsafe.setdefault(content, "is of a set that overlaps when lower-cased")
     return unsafe
