@@ -292,8 +292,8 @@ class SessionBase:
     def revision(self) -> int: ...
 
 class GpuError(RuntimeError):
-    """The GPU engine cannot be used. `code`: driver_missing, driver_too_old, no_device, unsuitable_program,
-    abi_mismatch, load_failed, out_of_memory, launch_failed, device_lost, closed or forked (native/gpu/error.h)."""
+    """The GPU engine cannot be used. `code` (native/gpu/error.h): driver_missing, driver_too_old, no_device,
+    unsuitable_program, abi_mismatch, load_failed, out_of_memory, launch_failed, device_lost, hung, closed or forked."""
 
     code: str
 
@@ -335,22 +335,31 @@ class GpuEngine:
         lanes: int = 2,
         lane_bytes: int = ...,
         driver: str | None = None,
+        patience: float = 10.0,
     ) -> None:
         """`lanes`: chunks that are on their way at once, 8 at most. `lane_bytes`: text of a chunk, 16 MiB unless told;
-        halved until it fits the free memory. `driver`: path of libcuda; None: the system's. Raises GpuError."""
+        halved until it fits the free memory. `driver`: path of libcuda; None: the system's. `patience`: seconds, and
+        one more for 4 MiB of text, after which a run counts as one that hangs. Raises GpuError."""
     def encode(self, text: _Text, add_special_tokens: bool = False, plain: bool = False) -> Encoding: ...
     def encode_batch(
         self, texts: Iterable[_Text], add_special_tokens: bool = False, plain: bool = False
     ) -> EncodingBatch:
         """Errors as those of `EncoderBase.encode_batch`, of the first item that has one."""
-    def encode_on_device(self, texts: Iterable[_Text], add_special_tokens: bool = False, plain: bool = False) -> GpuIds:
+    def encode_on_device(
+        self, texts: Iterable[_Text], add_special_tokens: bool = False, plain: bool = False, *, stream: Any = None
+    ) -> GpuIds:
         """The ids of all texts in memory of the device, complete when the call returns, whatever stream reads them.
-        Special tokens of a template cost two small copies a text. Raises GpuError where the device does not serve."""
+
+        `stream`: of the caller, a handle (0: the legacy default stream) or an object with `__cuda_stream__`. It is made
+        to wait for the copies that put the ids together, for which the call then does not: what is queued in it from
+        then on finds them. Special tokens of a template cost two small copies a text. Raises GpuError where the device
+        does not serve, TypeError and ValueError for what is no stream."""
     def time(self, texts: Iterable[_Text]) -> dict[str, float]:
         """Milliseconds of one run of as many texts as fit a chunk, by step: h2d, each kernel, d2h. Raises GpuError."""
     def facts(self) -> dict[str, Any]:
         """Those of `gpu_device`; `index`, `multiprocessors`; `kernels` with registers, local and shared bytes and
-        resident blocks of each; `lanes`, `lane_bytes`; bytes of tables, of the device in all, and page-locked."""
+        resident blocks of each; `lanes`, `lane_bytes`; bytes of tables, of the device in all, and page-locked;
+        `patience_seconds` with a run of a full lane."""
     def counters(self) -> dict[str, Any]:
         """`texts`, `bytes`; `device_texts`, all of whose ids came from the device; `device_documents`, `chunks`;
         `redone` by the CPU engine, by reason code; `uncut` and `fallen`, documents that nothing cut and that a fault

@@ -13,6 +13,7 @@
 #include "bind/errors.h"
 #include "bind/gpu_error.h"
 #include "bind/gpu_ids.h"
+#include "bind/gpu_stream.h"
 #include "bind/gpu_texts.h"
 #include "bind/program.h"
 #include "gpu/engine.h"
@@ -52,6 +53,15 @@ nb::dict gpu_device(int index, const std::optional<std::string>& library) {
   return out;
 }
 
+constexpr double kMostPatience = 86'400;
+
+double seconds(gpu::Nanoseconds time) { return std::chrono::duration<double>(time).count(); }
+
+gpu::Nanoseconds checked_patience(double given) {
+  if (!(given > 0 && given <= kMostPatience)) throw nb::value_error("patience must be more than 0 and at most 86,400 seconds");
+  return std::chrono::duration_cast<gpu::Nanoseconds>(std::chrono::duration<double>(given));
+}
+
 // To be called in a catch block; raises what a text of the call is at fault for.
 void set_item_error(const gpu::ItemError& error, bool single) {
   const Py_ssize_t item = single ? -1 : Py_ssize_t(error.item);
@@ -67,7 +77,7 @@ void set_item_error(const gpu::ItemError& error, bool single) {
 class GpuEngine {
  public:
   GpuEngine(nb::handle program, const nb::bytes& cubin, int device, unsigned lanes, std::size_t lane_bytes,
-            const std::optional<std::string>& driver)
+            const std::optional<std::string>& driver, double patience)
       : program_(nb::borrow(program)), owner_(program_of(program.ptr())) {
     if (owner_ == nullptr) throw nb::python_error();
     gpu::EngineOptions options;
@@ -76,6 +86,7 @@ class GpuEngine {
     options.lane_bytes = lane_bytes;
     options.driver = driver.value_or("");
     options.workers = usable_processors();
+    options.patience.least = checked_patience(patience);
     const std::string image(cubin.c_str(), cubin.size());
     const WithoutGil released(true);
     engine_ = std::make_unique<gpu::Engine>(owner_->shared(), owner_->contexts(), image, options);
@@ -97,7 +108,8 @@ class GpuEngine {
     return nb::steal(row);
   }
 
-  GpuIds encode_on_device(nb::handle texts, bool add_special_tokens, bool plain) {
+  GpuIds encode_on_device(nb::handle texts, bool add_special_tokens, bool plain, nb::handle of_caller) {
+    const std::optional<gpu::CuStream> stream = stream_of(of_caller);
     const Ref taken = take_texts(texts.ptr());
     if (!taken) throw nb::python_error();
     TupleTexts source(taken.get(), owner_->transcode());
@@ -106,7 +118,7 @@ class GpuEngine {
       std::unique_ptr<gpu::DeviceIds> ids;
       {
         const WithoutGil released(true);
-        ids = engine_->encode_on_device(source, add_special_tokens, plain, row_splits);
+        ids = engine_->encode_on_device(source, add_special_tokens, plain, stream, row_splits);
       }
       return GpuIds(std::move(ids), row_splits);
     } catch (const gpu::ItemError& error) {
@@ -152,6 +164,7 @@ class GpuEngine {
     out["table_bytes"] = f.table_bytes;
     out["device_bytes"] = f.device_bytes;
     out["host_bytes"] = f.host_bytes;
+    out["patience_seconds"] = seconds(engine_->patience().of(f.lane_bytes));
     return out;
   }
 
@@ -229,15 +242,17 @@ void register_gpu(nb::module_& m) {
   if (gpu_backend == nullptr) throw nb::python_error();
   const nb::object made =
       nb::class_<GpuEngine>(m, "GpuEngine", nb::is_final())
-          .def(nb::init<nb::handle, const nb::bytes&, int, unsigned, std::size_t, const std::optional<std::string>&>(),
+          .def(nb::init<nb::handle, const nb::bytes&, int, unsigned, std::size_t, const std::optional<std::string>&,
+                        double>(),
                nb::arg("program"), nb::arg("cubin"), nb::kw_only(), nb::arg("device") = 0, nb::arg("lanes") = 2,
-               nb::arg("lane_bytes") = gpu::EngineOptions{}.lane_bytes, nb::arg("driver") = nb::none())
+               nb::arg("lane_bytes") = gpu::EngineOptions{}.lane_bytes, nb::arg("driver") = nb::none(),
+               nb::arg("patience") = seconds(gpu::Patience{}.least))
           .def("encode", &GpuEngine::encode, nb::arg("text").none(), nb::arg("add_special_tokens") = false,
                nb::arg("plain") = false)
           .def("encode_batch", &GpuEngine::encode_batch, nb::arg("texts").none(), nb::arg("add_special_tokens") = false,
                nb::arg("plain") = false)
           .def("encode_on_device", &GpuEngine::encode_on_device, nb::arg("texts").none(),
-               nb::arg("add_special_tokens") = false, nb::arg("plain") = false)
+               nb::arg("add_special_tokens") = false, nb::arg("plain") = false, nb::kw_only(), nb::arg("stream") = nb::none())
           .def("time", &GpuEngine::time, nb::arg("texts").none())
           .def("facts", &GpuEngine::facts)
           .def("counters", &GpuEngine::counters)

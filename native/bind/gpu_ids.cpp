@@ -1,8 +1,10 @@
 // Ids on a device for other libraries, by the two protocols that are understood. They are complete before anyone sees the object,
-// so that no stream needs to wait.
+// or in the stream of whoever asked for them: then any other stream that a consumer names waits for the copies.
 #include "bind/gpu_ids.h"
 
 #include <utility>
+
+#include "bind/gpu_stream.h"
 
 namespace nb = nanobind;
 
@@ -35,6 +37,10 @@ struct DlManagedTensor {
 constexpr std::int32_t kDlCuda = 2;
 constexpr std::uint8_t kDlSigned = 0;
 
+// Of both protocols; 0 would be ambiguous there.
+constexpr std::uintptr_t kLegacyStream = 1;
+constexpr long kNoStream = -1;  // nobody is to wait
+
 struct Exported {
   DlManagedTensor managed;
   std::int64_t shape[1], strides[1];
@@ -65,15 +71,17 @@ nb::dict GpuIds::array_interface() const {
   out["data"] = nb::make_tuple(reinterpret_cast<std::uintptr_t>(address(*ids_)), false);
   out["strides"] = nb::none();
   out["stream"] = nb::none();
+  if (const auto stream = ids_->stream()) out["stream"] = stream_number(*stream) == 0 ? kLegacyStream : stream_number(*stream);
   out["version"] = 3;
   return out;
 }
 
 // The arguments say what the consumer could do with; what is offered is one kind of thing, and no copy.
-nb::object GpuIds::dlpack(nb::handle, nb::handle, nb::handle dl_device, nb::handle copy) const {
+nb::object GpuIds::dlpack(nb::handle stream, nb::handle, nb::handle dl_device, nb::handle copy) const {
   if (copy.is(nb::handle(Py_True))) throw nb::builtin_exception(nb::exception_type::buffer_error, "the ids are not copied");
   if (!dl_device.is_none() && !dl_device.equal(dlpack_device()))
     throw nb::builtin_exception(nb::exception_type::buffer_error, "the ids stay on their device");
+  complete_for(stream);
   auto exported = std::make_unique<Exported>();
   exported->ids = ids_;
   exported->shape[0] = std::int64_t(ids_->count());
@@ -86,6 +94,13 @@ nb::object GpuIds::dlpack(nb::handle, nb::handle, nb::handle dl_device, nb::hand
   if (capsule == nullptr) throw nb::python_error();
   static_cast<void>(exported.release());
   return nb::steal(capsule);
+}
+
+// The stream of a consumer, by the rules of DLPack: None is the legacy default one.
+void GpuIds::complete_for(nb::handle stream) const {
+  if (PyLong_Check(stream.ptr()) != 0 && PyLong_AsLong(stream.ptr()) == kNoStream && PyErr_Occurred() == nullptr) return;
+  PyErr_Clear();
+  ids_->complete_in(stream_of(stream).value_or(reinterpret_cast<gpu::CuStream>(kLegacyStream)));
 }
 
 nb::tuple GpuIds::dlpack_device() const { return nb::make_tuple(kDlCuda, ids_->ordinal()); }

@@ -21,6 +21,8 @@ class GpuIds {
   nanobind::tuple dlpack_device() const;
 
  private:
+  void complete_for(nanobind::handle stream) const;
+
   std::shared_ptr<const gpu::DeviceIds> ids_;  // of this object and of what DLPack made of it
   nanobind::bytes row_splits_;
 };

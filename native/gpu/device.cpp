@@ -13,6 +13,8 @@ namespace {
 constexpr tt_u32 kAbi[] = TT_ABI_BLOCK;
 static_assert(std::size(kAbi) == TT_ABI_WORDS);
 
+constexpr std::size_t kMostDiscarded = std::size_t(256) << 20;  // bytes that may wait for a moment without a run
+
 std::string listed(const tt_u32* words) {
   std::string text;
   for (tt_u32 i = 0; i < TT_ABI_WORDS; ++i) text += (i == 0 ? "" : " ") + std::to_string(words[i]);
@@ -65,7 +67,7 @@ Device::~Device() { release(); }
 bool Device::is_here() const { return getpid() == process_; }
 
 void Device::release() noexcept {
-  if (!is_here()) return;
+  if (!is_here() || driver_->is_given_up()) return;
   if (library_ != nullptr && driver_->cuCtxPushCurrent.attempt(context_) == kCudaSuccess) {
     driver_->cuLibraryUnload.attempt(library_);
     CuContext before;
@@ -105,28 +107,33 @@ std::size_t Device::free_bytes() const {
   return free;
 }
 
-DeviceMemory allocate_device(const Driver& driver, std::size_t bytes) {
-  CuPointer at = 0;
-  driver.cuMemAlloc(&at, bytes);
-  return {driver, at};
+void Device::run_begins() const {
+  const std::lock_guard<std::mutex> lock(guard_);
+  ++runs_;
 }
 
-HostMemory allocate_host(const Driver& driver, std::size_t bytes) {
-  void* at = nullptr;
-  driver.cuMemHostAlloc(&at, bytes, kHostPortable);
-  return {driver, at};
+void Device::run_ends() const noexcept {
+  const std::lock_guard<std::mutex> lock(guard_);
+  if (--runs_ != 0) return;
+  discarded_.clear();
+  discarded_bytes_ = 0;
 }
 
-Stream make_stream(const Driver& driver) {
-  CuStream stream = nullptr;
-  driver.cuStreamCreate(&stream, kStreamNonBlocking);
-  return {driver, stream};
+void Device::discard(DeviceMemory memory, std::size_t bytes) const noexcept {
+  const std::lock_guard<std::mutex> lock(guard_);  // no run begins while memory is freed
+  DeviceMemory given = std::move(memory);
+  if (runs_ == 0) return;
+  try {
+    discarded_.push_back(std::move(given));
+    discarded_bytes_ += bytes;
+  } catch (const std::exception&) {
+    // The host has no memory to remember it: freed at once, which waits.
+  }
 }
 
-Event make_event(const Driver& driver, unsigned flags) {
-  CuEvent event = nullptr;
-  driver.cuEventCreate(&event, flags);
-  return {driver, event};
+bool Device::is_congested() const {
+  const std::lock_guard<std::mutex> lock(guard_);
+  return discarded_bytes_ > kMostDiscarded;
 }
 
 }  // namespace toktier::gpu

@@ -1,14 +1,17 @@
 // One device of the driver with our kernels on it: its primary context, the loaded cubin, what its kernels need, and memory
-// that frees itself. Whoever calls the driver holds a CurrentContext; the context that the caller's thread had stays his.
+// that is given back while nothing runs. Whoever calls the driver holds a CurrentContext; the context that the caller's thread
+// had stays his.
 #pragma once
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <string>
-#include <utility>
+#include <vector>
 
 #include "device/abi.h"
 #include "driver.h"
+#include "held.h"
 
 namespace toktier::gpu {
 
@@ -62,6 +65,14 @@ class Device {
   const KernelFacts& kernel(TtKernel which) const { return kernels_[which]; }
   std::size_t free_bytes() const;  // under a CurrentContext
 
+  // A run of our kernels is under way between these.
+  void run_begins() const;
+  void run_ends() const noexcept;  // under a CurrentContext
+  // Frees memory, now or when no run is under way: the driver's free waits for whatever runs, for ever where that hangs.
+  void discard(DeviceMemory memory, std::size_t bytes) const noexcept;  // under a CurrentContext
+  // So much memory waits that the next run should wait for it to be freed.
+  bool is_congested() const;
+
  private:
   void load(const std::string& cubin);
   void release() noexcept;
@@ -72,41 +83,13 @@ class Device {
   CuContext context_ = nullptr;
   CuLibrary library_ = nullptr;
   KernelFacts kernels_[TT_KERNEL_COUNT] = {};
+
+  mutable std::mutex guard_;  // of the members below
+  mutable unsigned runs_ = 0;
+  mutable std::vector<DeviceMemory> discarded_;
+  mutable std::size_t discarded_bytes_ = 0;
 };
 
 const char* kernel_name(TtKernel which);
-
-// What a Device gave out, freed under a CurrentContext; `Free` is a call of the driver.
-template <typename Handle, auto Free>
-class Held {
- public:
-  Held() = default;
-  Held(const Driver& driver, Handle handle) : driver_(&driver), handle_(handle) {}
-  Held(Held&& other) noexcept : driver_(other.driver_), handle_(std::exchange(other.handle_, Handle{})) {}
-  Held& operator=(Held&& other) noexcept {
-    std::swap(driver_, other.driver_);
-    std::swap(handle_, other.handle_);
-    return *this;
-  }
-  ~Held() {
-    if (handle_ != Handle{}) (driver_->*Free).attempt(handle_);
-  }
-  Handle get() const { return handle_; }
-  void leave() { handle_ = Handle{}; }  // as it lies
-
- private:
-  const Driver* driver_ = nullptr;
-  Handle handle_{};
-};
-
-using DeviceMemory = Held<CuPointer, &Driver::cuMemFree>;
-using HostMemory = Held<void*, &Driver::cuMemFreeHost>;
-using Stream = Held<CuStream, &Driver::cuStreamDestroy>;
-using Event = Held<CuEvent, &Driver::cuEventDestroy>;
-
-DeviceMemory allocate_device(const Driver& driver, std::size_t bytes);
-HostMemory allocate_host(const Driver& driver, std::size_t bytes);  // page-locked
-Stream make_stream(const Driver& driver);
-Event make_event(const Driver& driver, unsigned flags = kEventDisableTiming);
 
 }  // namespace toktier::gpu

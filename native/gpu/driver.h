@@ -2,6 +2,7 @@
 // call is a member which throws GpuError where the driver reports an error; `attempt` hands the result back instead.
 // Types are our own declarations of what the driver's interface fixes; a handle is a pointer that nobody looks into.
 #pragma once
+#include <atomic>
 #include <cstddef>
 #include <string>
 
@@ -18,7 +19,7 @@ using CuKernel = struct CuKernelTag*;
 using CuStream = struct CuStreamTag*;
 using CuEvent = struct CuEventTag*;
 
-constexpr CuResult kCudaSuccess = 0;
+constexpr CuResult kCudaSuccess = 0, kNotReady = 600;
 constexpr int kOldestDriver = 12000;  // cuLibraryLoadData and its kind
 
 // Values that the interface fixes.
@@ -59,10 +60,10 @@ enum CuKernelAttribute : int { kMaxThreads = 0, kSharedBytes = 1, kLocalBytes = 
   X(cuMemsetD8Async, cuMemsetD8Async, CuPointer, unsigned char, std::size_t, CuStream)                                         \
   X(cuStreamCreate, cuStreamCreate, CuStream*, unsigned)                                                                       \
   X(cuStreamDestroy, cuStreamDestroy_v2, CuStream)                                                                             \
-  X(cuStreamSynchronize, cuStreamSynchronize, CuStream)                                                                        \
+  X(cuStreamQuery, cuStreamQuery, CuStream)                                                                                    \
+  X(cuStreamWaitEvent, cuStreamWaitEvent, CuStream, CuEvent, unsigned)                                                         \
   X(cuEventCreate, cuEventCreate, CuEvent*, unsigned)                                                                          \
   X(cuEventRecord, cuEventRecord, CuEvent, CuStream)                                                                           \
-  X(cuEventSynchronize, cuEventSynchronize, CuEvent)                                                                           \
   X(cuEventElapsedTime, cuEventElapsedTime, float*, CuEvent, CuEvent)                                                          \
   X(cuEventDestroy, cuEventDestroy_v2, CuEvent)                                                                                \
   X(cuLaunchKernel, cuLaunchKernel, CuKernel, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, CuStream,  \
@@ -100,6 +101,10 @@ class Driver {
   int version() const { return version_; }  // of CUDA, 12040 for 12.4
   std::string result_name(CuResult result) const;
 
+  // A run hangs: from now on nothing of this driver is waited for, and nothing is given back to it (held.h).
+  void give_up() const { given_up_ = true; }
+  bool is_given_up() const { return given_up_; }
+
 #define TT_X(name, symbol, ...) DriverCall<__VA_ARGS__> name{*this, #name};
   TT_DRIVER_CALLS(TT_X)
 #undef TT_X
@@ -112,6 +117,7 @@ class Driver {
   CuResult (*by_name_)(const char*, void**, int, unsigned long long, int*) = nullptr;
   CuResult (*error_name_)(CuResult, const char**) = nullptr;
   int version_ = 0;
+  mutable std::atomic<bool> given_up_{false};
 };
 
 std::string version_text(int version);  // 12.4

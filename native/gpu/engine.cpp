@@ -112,14 +112,14 @@ bool Engine::encode(TextSource& texts, bool add_special_tokens, bool plain, IdSi
 }
 
 std::unique_ptr<DeviceIds> Engine::encode_on_device(TextSource& texts, bool add_special_tokens, bool plain,
-                                                    std::vector<std::uint64_t>& row_splits) {
+                                                    std::optional<CuStream> stream, std::vector<std::uint64_t>& row_splits) {
   const Entered entered(*this);
   if (!entered.on_device()) throw refusal();
   try {
-    DeviceIdSink sink(resources_->device);
+    DeviceIdSink sink(resources_->device, patience_.least);
     encode(texts, add_special_tokens, plain, sink);
     row_splits = sink.take_row_splits();
-    return sink.take();
+    return sink.take(stream);
   } catch (const GpuError& error) {
     note(error);
     throw;

@@ -1,7 +1,8 @@
 // The GPU engine of one program on one device. Any call gives the ids that the CPU engine gives: what a kernel flags is redone by
 // it, and after a fault it does whatever is not done, so that a caller meets faults of his texts alone. Only the constructor
 // refuses. Safe for any number of threads: they take turns at the lanes, chunk by chunk, and a call waits for its first one.
-// In a child of the process that opened it nothing of it touches the driver: the CPU engine serves there.
+// A run that hangs is given up after a while (patience.h), and the device with it. In a child of the process that opened it
+// nothing of it touches the driver: the CPU engine serves there.
 #pragma once
 #include <condition_variable>
 #include <memory>
@@ -17,6 +18,7 @@
 #include "device_ids.h"
 #include "engine/engine.h"
 #include "lane.h"
+#include "patience.h"
 #include "splice.h"
 
 namespace toktier::gpu {
@@ -27,6 +29,7 @@ struct EngineOptions {
   std::size_t lane_bytes = std::size_t(16) << 20;  // of text: less where memory is short, never more than TT_MAX_CHUNK
   std::string driver;                              // path of libcuda; empty: the system's
   unsigned workers = 1;                            // threads at most that redo documents of a chunk
+  Patience patience;                               // with a run, before it counts as one that hangs
 };
 
 class Engine {
@@ -39,9 +42,10 @@ class Engine {
 
   // One row for each text. True where the device served a part of it, or there was nothing to serve. Throws ItemError.
   bool encode(TextSource& texts, bool add_special_tokens, bool plain, IdSink& sink);
-  // The ids stay on the device, complete when the call returns. Throws GpuError where the device does not serve, and ItemError.
+  // The ids stay on the device: complete when the call returns, or, with a stream of the caller, for what is queued there from
+  // then on. Throws GpuError where the device does not serve, and ItemError.
   std::unique_ptr<DeviceIds> encode_on_device(TextSource& texts, bool add_special_tokens, bool plain,
-                                              std::vector<std::uint64_t>& row_splits);
+                                              std::optional<CuStream> stream, std::vector<std::uint64_t>& row_splits);
 
   // Milliseconds of each step of one run, of as many texts as fit one chunk. Throws GpuError, ItemError.
   std::vector<std::pair<std::string, float>> time(TextSource& texts);
@@ -59,6 +63,7 @@ class Engine {
   };
   const Facts& facts() const { return facts_; }
   const Counters& counters() const { return counters_; }
+  const Patience& patience() const { return patience_; }
   std::optional<GpuError> last_fault() const;
 
  private:
@@ -94,6 +99,7 @@ class Engine {
   const std::shared_ptr<const Program> program_;
   ContextPool& contexts_;
   const unsigned workers_;
+  const Patience patience_;
   const int process_;
   std::unique_ptr<Resources> resources_;  // null: closed
   Facts facts_{};

@@ -9,7 +9,7 @@ class Engine::Run {
  public:
   Run(Engine& engine, Lane& lane) : engine_(engine), lane_(lane) {}
   ~Run() {
-    if (queued_ && !lane_.settle()) engine_.note(GpuError(Fault::device_lost, "the device did not come to rest after a fault"));
+    if (queued_) rest();
     engine_.give_back(&lane_);
   }
   Run(const Run&) = delete;
@@ -21,6 +21,7 @@ class Engine::Run {
   // False after a fault; then finish() gives null. The documents are still there, for the CPU engine.
   bool start(bool plain, bool ids_here, StepObserver* observer = nullptr) {
     if (chunk().documents() == 0) return true;
+    device().run_begins();
     queued_ = true;
     try {
       lane_.start(engine_.resources_->tables, plain, ids_here, observer);
@@ -34,6 +35,7 @@ class Engine::Run {
     try {
       rows_ = lane_.finish();
       queued_ = false;
+      device().run_ends();
       ++engine_.counters_.chunks;
       return &rows_;
     } catch (const GpuError& error) {
@@ -43,16 +45,26 @@ class Engine::Run {
   }
 
  private:
+  const Device& device() const { return *engine_.resources_->device; }
+
+  // After a fault: whatever is queued ends before the lane serves again. One that hangs never does, and no lane serves any more.
+  void rest() noexcept {
+    if (!lane_.settle() && !failed_for_good_)
+      engine_.note(GpuError(Fault::device_lost, "the device did not come to rest after a fault"));
+    device().run_ends();
+  }
+
   bool fail(const GpuError& error) {
     engine_.note(error);
     failed_ = true;
+    failed_for_good_ = error.fault() == Fault::hung || error.fault() == Fault::device_lost;
     return false;
   }
 
   Engine& engine_;
   Lane& lane_;
   DeviceRows rows_{};
-  bool queued_ = false, failed_ = false;
+  bool queued_ = false, failed_ = false, failed_for_good_ = false;
 };
 
 }  // namespace toktier::gpu

@@ -40,6 +40,7 @@ DeviceTables tables_of(const Program& program) {
 Engine::Resources::~Resources() {
   const Driver& driver = device->driver();
   const bool current = driver.cuCtxPushCurrent.attempt(device->context()) == kCudaSuccess;
+  for (const std::unique_ptr<Lane>& lane : lanes) lane->settle();  // copies of ids that stay on the device
   lanes.clear();
   table_memory = {};
   CuContext before;
@@ -48,7 +49,11 @@ Engine::Resources::~Resources() {
 
 Engine::Engine(std::shared_ptr<const Program> program, ContextPool& contexts, const std::string& cubin,
                const EngineOptions& options)
-    : program_(std::move(program)), contexts_(contexts), workers_(std::max(1u, options.workers)), process_(getpid()) {
+    : program_(std::move(program)),
+      contexts_(contexts),
+      workers_(std::max(1u, options.workers)),
+      patience_(options.patience),
+      process_(getpid()) {
   try {
     open(cubin, options);
   } catch (const GpuError& error) {
@@ -79,7 +84,7 @@ void Engine::open(const std::string& cubin, const EngineOptions& options) {
   facts_.device_bytes = facts_.table_bytes + facts_.lanes * Lane::device_bytes(facts_.lane_bytes, facts_.lane_documents);
   facts_.host_bytes = facts_.lanes * Lane::host_bytes(facts_.lane_bytes, facts_.lane_documents);
   for (unsigned k = 0; k < facts_.lanes; ++k) {
-    made->lanes.push_back(std::make_unique<Lane>(device, facts_.lane_bytes, facts_.lane_documents));
+    made->lanes.push_back(std::make_unique<Lane>(device, facts_.lane_bytes, facts_.lane_documents, patience_));
     turns_->idle.push_back(made->lanes.back().get());
   }
   resources_ = std::move(made);
@@ -122,8 +127,9 @@ void Engine::leave() {
 
 Lane* Engine::take(bool wait) {
   std::unique_lock<std::mutex> lock(turns_->guard);
-  if (wait) turns_->changed.wait(lock, [this] { return !turns_->idle.empty() || state_ != State::open; });
-  if (turns_->idle.empty() || state_ != State::open) return nullptr;
+  const auto is_one_free = [this] { return !turns_->idle.empty() && !resources_->device->is_congested(); };
+  if (wait) turns_->changed.wait(lock, [&] { return is_one_free() || state_ != State::open; });
+  if (state_ != State::open || !is_one_free()) return nullptr;
   Lane* const lane = turns_->idle.back();
   turns_->idle.pop_back();
   return lane;
@@ -139,14 +145,14 @@ void Engine::note(const GpuError& error) {
   ++counters_.faults;
   const std::lock_guard<std::mutex> lock(turns_->guard);
   if (state_ != State::lost) turns_->last_fault = error;  // what comes after a loss only follows from it
-  if (error.fault() != Fault::device_lost) return;
+  if (error.fault() != Fault::device_lost && error.fault() != Fault::hung) return;
   if (state_ == State::open) state_ = State::lost;
   turns_->changed.notify_all();
 }
 
 GpuError Engine::refusal() const {
   if (forked()) return {Fault::forked, "the engine was opened by the parent of this process"};
-  return {Fault::closed, state_ == State::lost ? "the engine is closed: its device is lost" : "the engine is closed"};
+  return {Fault::closed, state_ == State::lost ? "the engine is closed: its device failed" : "the engine is closed"};
 }
 
 std::optional<GpuError> Engine::last_fault() const {

@@ -17,6 +17,7 @@ namespace toktier::gpu {
   X(out_of_memory)      /* of the device, or page-locked */                       \
   X(launch_failed)      /* one run failed; the next one may succeed */            \
   X(device_lost)        /* nothing runs any more in this process */               \
+  X(hung)               /* a run did not end in time, and may still write */      \
   X(closed)                                                                       \
   X(forked)             /* the engine belongs to the parent of this process */
 

@@ -37,15 +37,15 @@ std::size_t Lane::host_bytes(std::size_t most_bytes, std::size_t most_documents)
          rows_room(most_bytes, most_documents);
 }
 
-Lane::Lane(const Device& device, std::size_t most_bytes, std::size_t most_documents)
+Lane::Lane(const Device& device, std::size_t most_bytes, std::size_t most_documents, Patience patience)
     : device_(device),
       driver_(device.driver()),
+      patience_(patience),
       memory_(allocate_device(driver_, device_bytes(most_bytes, most_documents))),
       input_(allocate_host(driver_, place_buffers(0, most_bytes, most_documents).input_bytes)),
       flags_(allocate_host(driver_, flags_room(most_documents))),
       rows_(allocate_host(driver_, rows_room(most_bytes, most_documents))),
       stream_(make_stream(driver_)),
-      done_(make_event(driver_)),
       ids_per_1024_(kIdsPer1024) {
   chunk_.text = static_cast<std::uint8_t*>(input_.get());
 }
@@ -77,7 +77,6 @@ void Lane::start(const TtGpuTables& tables, bool plain, bool ids_here, StepObser
   copied_ids_ = 0;
   if (ids_here) copy_out(0, std::min(n, n * (ids_per_1024_ + ids_per_1024_ / 8) / 1024 + 64));
   queued("d2h");
-  driver_.cuEventRecord(done_.get(), stream_.get());
 }
 
 void Lane::copy_in() {
@@ -105,7 +104,7 @@ void Lane::copy_out(std::size_t from, std::size_t count) {
 }
 
 DeviceRows Lane::finish() {
-  driver_.cuEventSynchronize(done_.get());
+  wait_for(driver_, stream_.get(), patience_.of(chunk_.size));
   const auto* const control = static_cast<const std::uint32_t*>(flags_.get());
   const auto* const row = static_cast<const std::uint32_t*>(rows_.get());
   const std::size_t n_docs = chunk_.documents(), count = control[TT_CONTROL_IDS];
@@ -115,11 +114,9 @@ DeviceRows Lane::finish() {
   ids_per_1024_ = count * 1024 / chunk_.size + 1;
   if (ids_here_ && count > copied_ids_) {
     copy_out(copied_ids_, count - copied_ids_);
-    driver_.cuStreamSynchronize(stream_.get());
+    wait_for(driver_, stream_.get(), patience_.of(0));
   }
   return {control + TT_CONTROL_WORDS, row, ids_here_ ? row + n_docs + 1 : nullptr, device_ids(), stream_.get()};
 }
-
-bool Lane::settle() noexcept { return !is_lost(driver_.cuStreamSynchronize.attempt(stream_.get())); }
 
 }  // namespace toktier::gpu

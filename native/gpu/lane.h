@@ -8,6 +8,7 @@
 #include "buffers.h"
 #include "chunk.h"
 #include "device.h"
+#include "patience.h"
 #include "splice.h"
 
 namespace toktier::gpu {
@@ -22,7 +23,7 @@ class StepObserver {
 class Lane {
  public:
   // For chunks of up to `most_bytes` of text and `most_documents`. Throws GpuError.
-  Lane(const Device& device, std::size_t most_bytes, std::size_t most_documents);
+  Lane(const Device& device, std::size_t most_bytes, std::size_t most_documents, Patience patience);
 
   static std::size_t device_bytes(std::size_t most_bytes, std::size_t most_documents);
   static std::size_t host_bytes(std::size_t most_bytes, std::size_t most_documents);
@@ -31,10 +32,10 @@ class Lane {
   // Queues the run of the chunk, which has documents; `ids_here`: the ids are wanted on the host. Throws GpuError; what was
   // queued until then must be waited for.
   void start(const TtGpuTables& tables, bool plain, bool ids_here, StepObserver* observer = nullptr);
-  // Waits for it. Throws GpuError where the run failed, or what came back cannot be. Valid until the next start().
+  // Waits for it. Throws GpuError where the run failed or hangs, or what came back cannot be. Valid until the next start().
   DeviceRows finish();
-  // Waits for whatever is queued. False where the device is lost.
-  bool settle() noexcept;
+  // Waits for whatever is queued. False where the device is lost or given up.
+  bool settle() noexcept { return gpu::settle(driver_, stream_.get(), patience_.of(chunk_.size)); }
 
   CuStream stream() const { return stream_.get(); }
 
@@ -46,10 +47,10 @@ class Lane {
 
   const Device& device_;
   const Driver& driver_;
+  const Patience patience_;
   DeviceMemory memory_;
   HostMemory input_, flags_, rows_;
   Stream stream_;
-  Event done_;
   Chunk chunk_;
   PlacedBuffers placed_{};
   bool ids_here_ = true;          // of this run

@@ -146,8 +146,21 @@ def test_what_runs_for_a_family_and_why_nothing_faster(here: Here) -> None:
     assert (block["cached"], block["verified"], block["program"]) == (True, True, "compiled_now")
     assert block["first_closed_gate"]["gate"] == "device"
     assert block["gates"][0]["backend"] == "gpu"
+    assert block["gpu_kernels"]["suits"]
     text = here("doctor", "--only", "family", "--family", "toktier_mini").text
     assert "closed gpu device: no usable GPU (R_NO_GPU_DETECTED)" in text
+    assert "kernels of the GPU can follow it" in text
+
+
+def test_a_tokenizer_that_kernels_cannot_follow(here: Here) -> None:
+    path = str(ROOT / "tests" / "data" / "tokenizers" / "gemma_like.json")
+    document = check_document(here("doctor", "--json", "--only", "family", "--family", path))
+    kernels = document["family"]["gpu_kernels"]
+    assert (kernels["suits"], kernels["premise"], kernels["tables_sha256"]) == (False, "model", None)
+    gate = next(g for g in document["family"]["gates"] if (g["backend"], g["gate"]) == ("gpu", "program"))
+    assert (gate["open"], gate["reason"], gate["summary"]) == (False, "R_GPU_PROGRAM_UNSUITABLE", kernels["reason"])
+    text = here("doctor", "--only", "family", "--family", path).text
+    assert f"kernels of the GPU cannot follow it: {kernels['reason']} (model)" in text
 
 
 def test_a_family_that_is_not_here(here: Here) -> None:
@@ -169,6 +182,7 @@ def test_a_file_beyond_the_compiler(here: Here, tmp_path: Path) -> None:
     assert document["status"] == "warn"
     assert document["family"]["effective_backend"] == "hf"
     assert document["family"]["program"] == "unsupported"
+    assert document["family"]["gpu_kernels"]["premise"] == "compiler"
     assert "R_PROGRAM_UNSUPPORTED" in row(document, "family.route")["summary"]
     path.write_bytes(b"{")
     document = check_document(here("doctor", "--json", "--check", "--only", "family", "--family", str(path)))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 import time
 from dataclasses import replace
@@ -11,9 +13,10 @@ import pytest
 
 from tests.cli.command import check_document, run, run_here
 from tests.support.material import SMALL_DIR
-from toktier import resources
+from toktier import _native, resources
 from toktier.artifacts.cache import ArtifactCache, hash_file
 from toktier.artifacts.pins import Pins, shipped_pins
+from toktier.program.compile import compile_tokenizer
 from toktier_cli.verbs.program_text import program_lines
 
 MINI = resources.tables_dir() / "artifacts" / "toktier_mini" / "tokenizer.json"
@@ -41,6 +44,31 @@ def test_patterns_that_split_alike_have_one_digest_and_others_have_another(
         assert "ranks not monotone: " in "".join(program_lines(meta | {"model": meta["model"] | {"monotone": False}}))
     assert all(len(digest) == 64 for digest in digests.values())
     assert digests["as it is"] == digests["other spelling"] != digests["other"]
+
+
+def test_whether_the_kernels_of_a_gpu_can_follow_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    beyond = tmp_path / "beyond.json"
+    tokenizer = json.loads(MINI.read_text("utf-8"))
+    beyond.write_text(json.dumps(tokenizer | {"pre_tokenizer": {"type": "Unheard"}}))
+    small, here = SMALL_DIR, tmp_path / "home"
+    expected = {MINI: None, small / "o200k_like.json": None, small / "gemma_like.json": "model", beyond: "compiler"}
+    for path, premise in expected.items():
+        line = ("inspect", str(path))
+        document = check_document(run_here(*line, "--json", home=here, monkeypatch=monkeypatch, capture=capfdbinary))
+        found = document["gpu"]
+        assert (found["suits"], found["premise"]) == (premise is None, premise)
+        shown = run_here(*line, home=here, monkeypatch=monkeypatch, capture=capfdbinary).text
+        if premise is None:
+            image = _native.device_tables(_native.Program(compile_tokenizer(path.read_bytes())))
+            assert found["tables_sha256"] == hashlib.sha256(image).hexdigest()
+            assert f"\ngpu          kernels can follow it, {len(image):,} bytes of tables\n" in shown
+            continue
+        assert f"\ngpu          kernels cannot follow it: {found['reason']} ({premise})\n" in shown
+        gates = [g for g in document["serves"][0]["gates"] if (g["backend"], g["gate"]) == ("gpu", "program")]
+        reason = "R_PROGRAM_UNSUPPORTED" if premise == "compiler" else "R_GPU_PROGRAM_UNSUITABLE"
+        assert [g["reason"] for g in gates] == [reason]
 
 
 def test_a_damaged_blob_is_shown_as_damaged_and_not_examined(

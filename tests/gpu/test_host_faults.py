@@ -182,8 +182,7 @@ RUNNING = (
     "cuMemsetD8Async",
     "cuLaunchKernel",
     "cuMemcpyDtoHAsync",
-    "cuEventRecord",
-    "cuEventSynchronize",
+    "cuStreamQuery",
 )
 
 

@@ -1,7 +1,7 @@
 // libcuda as the host engine sees it: every driver call that native/gpu makes, with kernels run by the emulator. Device memory is
-// memory of this process between guards. A stream keeps what is queued until somebody waits, so that a result that is read too
-// early is not there. Tests make calls fail and change the device (fake_cuda_control.cpp). Whatever a driver would leave undefined
-// is counted (`violations`) with a sentence. Not here: anything of a device's speed.
+// memory of this process between guards. A stream keeps what is queued until somebody waits for it, so that a result that is
+// read too early is not there. Tests make calls fail, kernels hang, and change the device (fake_cuda_control.cpp). Whatever a
+// driver would leave undefined is counted (`violations`) with a sentence. Not here: anything of a device's speed.
 #include <cstring>
 
 #include "fake_cuda.h"
@@ -19,13 +19,23 @@ const std::map<Result, const char*> error_names = {
     {NOT_FOUND, "CUDA_ERROR_NOT_FOUND"}, {ILLEGAL_ADDRESS, "CUDA_ERROR_ILLEGAL_ADDRESS"},
     {LAUNCH_FAILED, "CUDA_ERROR_LAUNCH_FAILED"}, {UNKNOWN, "CUDA_ERROR_UNKNOWN"}};
 
+// The ELF header of a CUDA binary, of which nothing more is read: its kernels are those of the emulator, its block ours.
+bool is_cubin(const void* image) {
+  constexpr unsigned short CUDA = 190;
+  unsigned short machine;
+  std::memcpy(&machine, static_cast<const char*>(image) + 18, sizeof machine);
+  return std::memcmp(image, "\x7f" "ELF", 4) == 0 && machine == CUDA;
+}
+
 Result run_kernel(const SimtKernel* kernel, unsigned blocks, unsigned threads, const TtGpuParams& params) {
+  if (knob("hang_from") >= 0 && state->launches >= knob("hang_from")) return NOT_READY;
   Failure& failure = state->failures["kernel"];
   const long long n = ++failure.calls;
   if (n == failure.at) return failure.code;
+  const long long launch = state->launches++;
   if (knob("idle_kernels") != 0) return SUCCESS;
   SimtOptions options;
-  options.seed = static_cast<std::uint64_t>(knob("seed")) + static_cast<std::uint64_t>(state->launches++);
+  options.seed = static_cast<std::uint64_t>(knob("seed")) + static_cast<std::uint64_t>(launch);
   options.resident_blocks = static_cast<std::uint32_t>(knob("resident_blocks"));
   char report[400] = "";
   if (simt_launch(*kernel, blocks, threads, params, options, report, sizeof report) == SIMT_OK) return SUCCESS;
@@ -80,6 +90,7 @@ EXPORT Result cuDevicePrimaryCtxRetain(void** context, int) {
 EXPORT Result cuDevicePrimaryCtxRelease_v2(int) {
   return call("cuDevicePrimaryCtxRelease", NOTHING, [&] {
     if (state->contexts == 0) return violation("the primary context is released once too often", INVALID_CONTEXT);
+    if (state->contexts == 1 && waited(settle_all()) != SUCCESS) return LAUNCH_TIMEOUT;
     return --state->contexts, SUCCESS;
   });
 }
@@ -98,11 +109,14 @@ EXPORT Result cuCtxPopCurrent_v2(void** context) {
 }
 EXPORT Result cuLibraryLoadData(Library** library, const void* image, void*, void**, unsigned, void*, void**, unsigned) {
   return call("cuLibraryLoadData", NOTHING, [&] {
-    if (std::memcmp(image, MAGIC, sizeof MAGIC) != 0) return NO_BINARY_FOR_GPU;
-    tt_u32 count;
-    std::memcpy(&count, static_cast<const char*>(image) + sizeof MAGIC, sizeof count);
+    const bool ours = std::memcmp(image, MAGIC, sizeof MAGIC) == 0;
+    if (!ours && !is_cubin(image)) return NO_BINARY_FOR_GPU;
+    tt_u32 count = TT_ABI_WORDS;
+    if (ours) std::memcpy(&count, static_cast<const char*>(image) + sizeof MAGIC, sizeof count);
     *library = new Library{std::vector<tt_u32>(count)};
-    std::memcpy((*library)->abi.data(), static_cast<const char*>(image) + sizeof MAGIC + sizeof count, count * sizeof(tt_u32));
+    const tt_u32 own[] = TT_ABI_BLOCK;
+    const void* const words = ours ? static_cast<const char*>(image) + sizeof MAGIC + sizeof count : static_cast<const void*>(own);
+    std::memcpy((*library)->abi.data(), words, count * sizeof(tt_u32));
     state->libraries[*library] = 1;
     // Its variables lie on the device, and a copy of them is a copy from there.
     state->device[reinterpret_cast<Pointer>((*library)->abi.data())] = count * sizeof(tt_u32);
@@ -111,8 +125,9 @@ EXPORT Result cuLibraryLoadData(Library** library, const void* image, void*, voi
 }
 EXPORT Result cuLibraryUnload(Library* library) {
   return call("cuLibraryUnload", A_CONTEXT, [&] {
-    if (state->libraries.erase(library) == 0) return violation("a library that is not loaded", INVALID_HANDLE);
-    settle_all();
+    if (state->libraries.count(library) == 0) return violation("a library that is not loaded", INVALID_HANDLE);
+    if (waited(settle_all()) != SUCCESS) return LAUNCH_TIMEOUT;
+    state->libraries.erase(library);
     state->device.erase(reinterpret_cast<Pointer>(library->abi.data()));
     delete library;
     return SUCCESS;
@@ -161,7 +176,7 @@ EXPORT Result cuMemFree_v2(Pointer at) {
   return call("cuMemFree", A_CONTEXT, [&] {
     const auto found = state->device.find(at);
     if (found == state->device.end()) return violation("device memory that does not live is freed");
-    settle_all();
+    if (waited(settle_all()) != SUCCESS) return LAUNCH_TIMEOUT;
     release(at, found->second);
     state->used -= found->second;
     return state->device.erase(found), SUCCESS;
@@ -178,7 +193,7 @@ EXPORT Result cuMemFreeHost(void* at) {
   return call("cuMemFreeHost", A_CONTEXT, [&] {
     const auto found = state->host.find(reinterpret_cast<std::uintptr_t>(at));
     if (found == state->host.end()) return violation("page-locked memory that does not live is freed");
-    settle_all();
+    if (waited(settle_all()) != SUCCESS) return LAUNCH_TIMEOUT;
     release(reinterpret_cast<Pointer>(at), found->second);
     return state->host.erase(found), SUCCESS;
   });
@@ -197,36 +212,43 @@ EXPORT Result cuMemcpyDtoH_v2(void* to, Pointer from, std::size_t bytes) {
 }
 EXPORT Result cuMemcpyHtoDAsync_v2(Pointer to, const void* from, std::size_t bytes, Stream* stream) {
   return call("cuMemcpyHtoDAsync", A_CONTEXT, [&] {
-    if (!page_locked(from, bytes)) return violation("an asynchronous copy from memory that is not page-locked");
-    return enqueue(stream, [=] {
+    if (!page_locked(from, bytes)) {
+      ++state->staged;
+      const std::string copy(static_cast<const char*>(from), bytes);  // as the driver takes it over
+      return enqueue(stream, {[=] {
+        if (!on_device(to, bytes)) return violation("a copy to no device memory", ILLEGAL_ADDRESS);
+        return std::memcpy(reinterpret_cast<void*>(to), copy.data(), bytes), SUCCESS;
+      }, nullptr, nullptr});
+    }
+    return enqueue(stream, {[=] {
       if (!on_device(to, bytes) || !page_locked(from, bytes)) return violation("a copy to no device memory", ILLEGAL_ADDRESS);
       return std::memcpy(reinterpret_cast<void*>(to), from, bytes), SUCCESS;
-    });
+    }, nullptr, nullptr});
   });
 }
 EXPORT Result cuMemcpyDtoHAsync_v2(void* to, Pointer from, std::size_t bytes, Stream* stream) {
   return call("cuMemcpyDtoHAsync", A_CONTEXT, [&] {
     if (!page_locked(to, bytes)) return violation("an asynchronous copy to memory that is not page-locked");
-    return enqueue(stream, [=] {
+    return enqueue(stream, {[=] {
       if (!on_device(from, bytes) || !page_locked(to, bytes)) return violation("a copy from no device memory", ILLEGAL_ADDRESS);
       return std::memcpy(to, reinterpret_cast<const void*>(from), bytes), SUCCESS;
-    });
+    }, nullptr, nullptr});
   });
 }
 EXPORT Result cuMemcpyDtoDAsync_v2(Pointer to, Pointer from, std::size_t bytes, Stream* stream) {
   return call("cuMemcpyDtoDAsync", A_CONTEXT, [&] {
-    return enqueue(stream, [=] {
+    return enqueue(stream, {[=] {
       if (!on_device(from, bytes) || !on_device(to, bytes)) return violation("a copy within no device memory", ILLEGAL_ADDRESS);
       return std::memcpy(reinterpret_cast<void*>(to), reinterpret_cast<const void*>(from), bytes), SUCCESS;
-    });
+    }, nullptr, nullptr});
   });
 }
 EXPORT Result cuMemsetD8Async(Pointer to, unsigned char value, std::size_t bytes, Stream* stream) {
   return call("cuMemsetD8Async", A_CONTEXT, [&] {
-    return enqueue(stream, [=] {
+    return enqueue(stream, {[=] {
       if (!on_device(to, bytes)) return violation("no device memory is set", ILLEGAL_ADDRESS);
       return std::memset(reinterpret_cast<void*>(to), value, bytes), SUCCESS;
-    });
+    }, nullptr, nullptr});
   });
 }
 EXPORT Result cuStreamCreate(Stream** stream, unsigned) {
@@ -235,14 +257,25 @@ EXPORT Result cuStreamCreate(Stream** stream, unsigned) {
 EXPORT Result cuStreamDestroy_v2(Stream* stream) {
   return call("cuStreamDestroy", A_CONTEXT, [&] {
     if (state->streams.count(stream) == 0) return violation("a stream that does not live", INVALID_HANDLE);
-    settle(stream);
+    if (waited(settle(stream)) != SUCCESS) return LAUNCH_TIMEOUT;
     state->streams.erase(stream);
     return delete stream, SUCCESS;
   });
 }
-EXPORT Result cuStreamSynchronize(Stream* stream) {
-  return call("cuStreamSynchronize", A_CONTEXT, [&] {
-    return state->streams.count(stream) == 0 ? violation("a stream that does not live", INVALID_HANDLE) : settle(stream);
+EXPORT Result cuStreamQuery(Stream* handle) {
+  return call("cuStreamQuery", A_CONTEXT, [&] {
+    Stream* const stream = living(handle);
+    if (stream == nullptr) return violation("a stream that does not live", INVALID_HANDLE);
+    if (!stream->queue.empty() && stream->asked++ < knob("queries")) return NOT_READY;
+    stream->asked = 0;
+    return settle(stream);
+  });
+}
+EXPORT Result cuStreamWaitEvent(Stream* stream, Event* event, unsigned flags) {
+  return call("cuStreamWaitEvent", A_CONTEXT, [&] {
+    if (state->events.count(event) == 0) return violation("an event that does not live", INVALID_HANDLE);
+    if (flags != 0 || event->mark->stream == nullptr) return violation("a wait for an event that was not recorded");
+    return enqueue(stream, {nullptr, nullptr, event->mark});
   });
 }
 EXPORT Result cuEventCreate(Event** event, unsigned) {
@@ -251,30 +284,20 @@ EXPORT Result cuEventCreate(Event** event, unsigned) {
 EXPORT Result cuEventDestroy_v2(Event* event) {
   return call("cuEventDestroy", A_CONTEXT, [&] {
     if (state->events.erase(event) == 0) return violation("an event that does not live", INVALID_HANDLE);
-    if (event->stream != nullptr) settle(event->stream, event);
     return delete event, SUCCESS;
   });
 }
 EXPORT Result cuEventRecord(Event* event, Stream* stream) {
   return call("cuEventRecord", A_CONTEXT, [&] {
     if (state->events.count(event) == 0) return violation("an event that does not live", INVALID_HANDLE);
-    const Result result = enqueue(stream, nullptr);
-    if (result != SUCCESS) return result;
-    stream->queue.back().recorded = event;
-    event->happened = false;
-    return event->stream = stream, SUCCESS;
-  });
-}
-EXPORT Result cuEventSynchronize(Event* event) {
-  return call("cuEventSynchronize", A_CONTEXT, [&] {
-    if (state->events.count(event) == 0) return violation("an event that does not live", INVALID_HANDLE);
-    return event->stream == nullptr ? state->lost : settle(event->stream, event);
+    event->mark = std::make_shared<Mark>();
+    return enqueue(stream, {nullptr, event->mark, nullptr});
   });
 }
 EXPORT Result cuEventElapsedTime(float* milliseconds, Event* from, Event* to) {
   return call("cuEventElapsedTime", A_CONTEXT, [&] {
-    if (!from->happened || !to->happened) return NOT_READY;
-    return *milliseconds = std::chrono::duration<float, std::milli>(to->at - from->at).count(), SUCCESS;
+    if (!from->mark->happened || !to->mark->happened) return NOT_READY;
+    return *milliseconds = std::chrono::duration<float, std::milli>(to->mark->at - from->mark->at).count(), SUCCESS;
   });
 }
 EXPORT Result cuLaunchKernel(const SimtKernel* kernel, unsigned x, unsigned y, unsigned z, unsigned threads, unsigned threads_y,
@@ -283,7 +306,7 @@ EXPORT Result cuLaunchKernel(const SimtKernel* kernel, unsigned x, unsigned y, u
     const bool flat = x != 0 && y == 1 && z == 1 && threads == TT_TILE_THREADS && threads_y == 1 && threads_z == 1;
     if (!flat || shared != 0 || extra != nullptr) return violation("a launch of a form that is not known here");
     const TtGpuParams params = *static_cast<const TtGpuParams*>(arguments[0]);
-    return enqueue(stream, [=] { return run_kernel(kernel, x, threads, params); });
+    return enqueue(stream, {[=] { return run_kernel(kernel, x, threads, params); }, nullptr, nullptr});
   });
 }
 EXPORT Result cuGetProcAddress_v2(const char* name, void** found, int, unsigned long long, int* status);
@@ -294,7 +317,7 @@ const std::map<std::string, void*> functions = {
 #define NAMED(name, symbol) {#name, reinterpret_cast<void*>(symbol)}
     NAMED(cuInit, cuInit), NAMED(cuDeviceGetCount, cuDeviceGetCount), NAMED(cuMemAlloc, cuMemAlloc_v2),
     NAMED(cuMemFree, cuMemFree_v2), NAMED(cuCtxPushCurrent, cuCtxPushCurrent_v2), NAMED(cuCtxPopCurrent, cuCtxPopCurrent_v2),
-    NAMED(cuLaunchKernel, cuLaunchKernel), NAMED(cuStreamSynchronize, cuStreamSynchronize),
+    NAMED(cuLaunchKernel, cuLaunchKernel), NAMED(cuStreamQuery, cuStreamQuery),
 #undef NAMED
 };
 

@@ -6,6 +6,7 @@
 #include <deque>
 #include <functional>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <vector>
@@ -30,18 +31,23 @@ constexpr char MAGIC[8] = {'T', 'T', 'F', 'A', 'K', 'E', '1', '\n'};
 struct Library {
   std::vector<tt_u32> abi;
 };
-struct Event;
+struct Stream;
+// A place in a stream: what an event stands for from the moment at which it is recorded there.
+struct Mark {
+  Stream* stream = nullptr;
+  bool happened = false;
+  std::chrono::steady_clock::time_point at;
+};
 struct Operation {
-  std::function<Result()> run;
-  Event* recorded;
+  std::function<Result()> run;  // NOT_READY: it hangs
+  std::shared_ptr<Mark> recorded, awaited;
 };
 struct Stream {
   std::deque<Operation> queue;
+  long long asked = 0;  // whether it has ended, since it last had
 };
 struct Event {
-  Stream* stream = nullptr;  // in which it is queued, while it is
-  bool happened = false;
-  std::chrono::steady_clock::time_point at;
+  std::shared_ptr<Mark> mark = std::make_shared<Mark>();
 };
 struct Failure {
   long long calls = 0, at = -1, every_from = -1;
@@ -55,15 +61,21 @@ struct State {
       {"driver_version", 13000}, {"devices", 1},          {"major", 9},           {"minor", 0},
       {"multiprocessors", 2},    {"blocks_each", 1},      {"local_bytes", 0},     {"free_memory", 1ll << 30},  // and total
       {"by_name", 1},            {"resident_blocks", 2},  {"idle_kernels", 0},    // kernels that do nothing
-      {"seed", 1}};
+      {"seed", 1},
+      {"queries", 1},      // that find a stream under way before one runs what is queued there
+      {"hang_from", -1},   // runs of kernels from this one on, counted from 0, do not end, until it is -1 again
+      {"hang_blocks", 0}}; // a call that waits for one blocks its thread; else it is a violation
   std::map<std::string, Failure> failures;
   std::string report;
   long long violations = 0, launches = 0, foreign_calls = 0;
+  long long staged = 0;    // asynchronous copies from memory that is not page-locked
   Result lost = SUCCESS;   // after a fault of the device every call gives it
   long long contexts = 0;  // references to the primary one
   std::map<Pointer, std::size_t> device;  // live memory
   std::map<std::uintptr_t, std::size_t> host;
   std::map<Stream*, int> streams;
+  std::map<Stream*, int> of_callers;  // streams that tests made
+  Stream defaults[3];                 // by handle: the legacy one twice, that of the thread
   std::map<Event*, int> events;
   std::map<Library*, int> libraries;
   std::size_t used = 0;
@@ -93,8 +105,13 @@ void release(Pointer at, std::size_t bytes);
 bool on_device(Pointer at, std::size_t bytes);
 bool page_locked(const void* at, std::size_t bytes);
 
-Result enqueue(Stream* stream, std::function<Result()> run);
-Result settle(Stream* stream, const Event* until = nullptr);  // runs what is queued, up to and with the event
-void settle_all();
+// The stream of a handle; null: none that lives.
+Stream* living(Stream* handle);
+Result enqueue(Stream* handle, Operation operation);
+// Runs what is queued, up to and with the mark. NOT_READY: a kernel hangs.
+Result settle(Stream* stream, const Mark* until = nullptr);
+Result settle_all();
+// Of a call that comes back only when all of that has ended.
+Result waited(Result result);
 
 }  // namespace fake_cuda

@@ -28,6 +28,7 @@ EXPORT long long fake_cuda_get(const char* name) {
   if (what == "violations") return state->violations;
   if (what == "foreign_calls") return state->foreign_calls;
   if (what == "launches") return state->launches;
+  if (what == "staged") return state->staged;
   if (what == "device_bytes") return static_cast<long long>(state->used);
   if (what == "host_bytes") {
     long long sum = 0;
@@ -40,6 +41,17 @@ EXPORT long long fake_cuda_get(const char* name) {
   }
   if (what == "contexts") return state->contexts;
   return -1;
+}
+// A stream of the caller of an engine.
+EXPORT void* fake_cuda_stream() {
+  auto* const stream = new Stream;
+  state->of_callers[stream] = 1;
+  return stream;
+}
+// Runs what is queued in a stream, as if somebody had waited for it; null: everywhere.
+EXPORT int fake_cuda_settle(void* handle) {
+  const std::lock_guard<std::mutex> lock(state->guard);
+  return handle == nullptr ? settle_all() : settle(static_cast<Stream*>(handle));
 }
 EXPORT const char* fake_cuda_report() { return state->report.c_str(); }
 // An image that cuLibraryLoadData takes; the number of its bytes.

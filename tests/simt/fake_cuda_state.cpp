@@ -3,6 +3,7 @@
 
 #include <cstdlib>
 #include <cstring>
+#include <iterator>
 
 #include "fake_cuda.h"
 
@@ -75,30 +76,51 @@ static bool inside(const std::map<Key, std::size_t>& memory, Key at, std::size_t
 bool on_device(Pointer at, std::size_t bytes) { return inside(state->device, at, bytes); }
 bool page_locked(const void* at, std::size_t bytes) { return inside(state->host, reinterpret_cast<std::uintptr_t>(at), bytes); }
 
-Result settle(Stream* stream, const Event* until) {
+Result settle(Stream* stream, const Mark* until) {
   while (!stream->queue.empty()) {
-    const Operation operation = std::move(stream->queue.front());
-    stream->queue.pop_front();
+    const Operation& operation = stream->queue.front();
+    if (operation.awaited != nullptr && !operation.awaited->happened)
+      if (settle(operation.awaited->stream, operation.awaited.get()) == NOT_READY) return NOT_READY;
     if (state->lost == SUCCESS && operation.run) {
       const Result result = operation.run();
+      if (result == NOT_READY) return NOT_READY;
       if (result != SUCCESS) state->lost = result;
     }
-    if (operation.recorded != nullptr) {
-      operation.recorded->happened = true;
-      operation.recorded->stream = nullptr;
-      operation.recorded->at = std::chrono::steady_clock::now();
-      if (operation.recorded == until) break;
-    }
+    const std::shared_ptr<Mark> recorded = operation.recorded;
+    stream->queue.pop_front();
+    if (recorded == nullptr) continue;
+    recorded->happened = true;
+    recorded->at = std::chrono::steady_clock::now();
+    if (recorded.get() == until) break;
   }
   return state->lost;
 }
-void settle_all() {
-  for (const auto& [stream, unused] : state->streams) settle(stream);
+Result settle_all() {
+  Result result = state->lost;
+  const auto run = [&](Stream* stream) {
+    if (settle(stream) == NOT_READY) result = NOT_READY;
+  };
+  for (const auto& [stream, unused] : state->streams) run(stream);
+  for (const auto& [stream, unused] : state->of_callers) run(stream);
+  for (Stream& stream : state->defaults) run(&stream);
+  return result;
+}
+Result waited(Result result) {
+  if (result != NOT_READY) return SUCCESS;
+  while (knob("hang_blocks") != 0) sleep(1);
+  return violation("a call waits for a kernel that hangs", LAUNCH_TIMEOUT);
 }
 
-Result enqueue(Stream* stream, std::function<Result()> run) {
-  if (state->streams.count(stream) == 0) return violation("a stream that does not live", INVALID_HANDLE);
-  stream->queue.push_back({std::move(run), nullptr});
+Stream* living(Stream* handle) {
+  const auto number = reinterpret_cast<std::uintptr_t>(handle);
+  if (number < std::size(state->defaults)) return &state->defaults[number];
+  return state->streams.count(handle) + state->of_callers.count(handle) != 0 ? handle : nullptr;
+}
+Result enqueue(Stream* handle, Operation operation) {
+  Stream* const stream = living(handle);
+  if (stream == nullptr) return violation("a stream that does not live", INVALID_HANDLE);
+  if (operation.recorded != nullptr) operation.recorded->stream = stream;
+  stream->queue.push_back(std::move(operation));
   return SUCCESS;
 }
 

@@ -33,6 +33,8 @@ class FakeCuda:
             getattr(self._library, name).restype = ctypes.c_longlong
         self._library.fake_cuda_report.restype = ctypes.c_char_p
         self._library.fake_cuda_set.argtypes = (ctypes.c_char_p, ctypes.c_longlong)
+        self._library.fake_cuda_stream.restype = ctypes.c_size_t
+        self._library.fake_cuda_settle.argtypes = (ctypes.c_size_t,)
 
     def reset(self) -> None:
         """As it was loaded: nothing lives, nothing fails."""
@@ -53,6 +55,14 @@ class FakeCuda:
         value = int(self._library.fake_cuda_get(name.encode()))
         assert value >= 0, name
         return value
+
+    def stream(self) -> int:
+        """The handle of a stream that somebody else made."""
+        return int(self._library.fake_cuda_stream())
+
+    def settle(self, stream: int = 0) -> None:
+        """Runs what is queued in a stream, as if its owner had waited for it; 0: everywhere."""
+        assert self._library.fake_cuda_settle(stream) == 0
 
     @property
     def report(self) -> str:

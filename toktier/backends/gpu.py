@@ -34,6 +34,7 @@ GATES: Mapping[str, tuple[str, Reason]] = {
     "out_of_memory": ("execution", Reason.EXEC_FAULT),
     "launch_failed": ("execution", Reason.EXEC_FAULT),
     "device_lost": ("execution", Reason.EXEC_FAULT),
+    "hung": ("execution", Reason.EXEC_FAULT),
     "closed": ("execution", Reason.EXEC_FAULT),
     "forked": ("execution", Reason.GPU_FORKED),
 }

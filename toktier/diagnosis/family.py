@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from toktier._native import Program
 from toktier.artifacts.cache import ArtifactCache, hash_file
 from toktier.artifacts.inventory import survey
 from toktier.artifacts.local_artifacts import find_local, is_local_name
@@ -22,6 +23,7 @@ from toktier.diagnosis.gpu_hardware import gpu_facts
 from toktier.diagnosis.model import Code, Finding, Reason, Remedy, Status, ok, skip
 from toktier.errors import ConfigInvalid, ProgramCorrupt, ProgramUnsupported, ToktierError
 from toktier.evidence.admission import admission
+from toktier.gpu.suitability import Suitability, of_unsupported, suitability
 from toktier.labels import shown_path
 from toktier.program import engine_identity
 from toktier.program.file import read_program
@@ -127,9 +129,9 @@ def artifact(context: Context) -> Finding:
 def route(context: Context) -> Finding:
     found = look(context)
     if found.path is None:
-        return skip("not asked: the artifact is not here", block=_block(context, found, None, None, None))
+        return skip("not asked: the artifact is not here", block=_block(context, found, None, None, None, None))
     try:
-        program, held = context.once("family.program", lambda: _program(context, found))
+        program, held, suits = context.once("family.program", lambda: _program(context, found))
     except ToktierError as error:
         return artifacts.refused(error)
     seen = gpu_facts(context)
@@ -148,7 +150,7 @@ def route(context: Context) -> Finding:
     )
     decided = plan(seen, asked, program, known)
     below = plan(seen, Request(backend=asked.backend, device=Device.CPU, fallback=asked.fallback), program, known)
-    facts = {"block": _block(context, found, decided, below, held)}
+    facts = {"block": _block(context, found, decided, below, held, suits)}
     if decided.serves is None:
         assert decided.refusal is not None
         told = decided.refusal
@@ -174,13 +176,14 @@ _REMEDIES = {
 }
 
 
-def _program(context: Context, found: Look) -> tuple[ProgramFacts, str]:
-    """What compiling gives, and where from: "cached", "compiled_now" or "unsupported"."""
+def _program(context: Context, found: Look) -> tuple[ProgramFacts, str, Suitability]:
+    """What compiling gives, where from ("cached", "compiled_now" or "unsupported"), and whether kernels can follow
+    it."""
     assert found.path is not None
     assert found.sha256 is not None
-    fingerprint = _cached_fingerprint(context.settings.programs_dir, found.sha256)
-    if fingerprint is not None:
-        return ProgramFacts(found.sha256, fingerprint, named=found.name), "cached"
+    image, held = _cached_program(context.settings.programs_dir, found.sha256), "cached"
+    if image is not None:
+        return _facts(found, image, held)
     from toktier.program.compile import compile_tokenizer
 
     with open_regular(found.path) as stream:
@@ -191,13 +194,19 @@ def _program(context: Context, found: Look) -> tuple[ProgramFacts, str]:
         image = compile_tokenizer(data, found.name, sha256=found.sha256)
     except ProgramUnsupported as error:
         unsupported = (error.path, error.component, error.message)
-        return ProgramFacts(found.sha256, unsupported=unsupported, named=found.name), "unsupported"
-    return ProgramFacts(
-        found.sha256, read_program(image, verify_digest=False).fingerprint, named=found.name
-    ), "compiled_now"
+        told = ProgramFacts(found.sha256, unsupported=unsupported, named=found.name)
+        return told, "unsupported", of_unsupported(error)
+    return _facts(found, image, "compiled_now")
 
 
-def _cached_fingerprint(directory: Path | None, sha256: str) -> str | None:
+def _facts(found: Look, image: bytes, held: str) -> tuple[ProgramFacts, str, Suitability]:
+    assert found.sha256 is not None
+    fingerprint = read_program(image, verify_digest=False).fingerprint
+    gpu = suitability(Program(image))
+    return ProgramFacts(found.sha256, fingerprint, named=found.name, gpu_unsuitable=gpu.reason), held, gpu
+
+
+def _cached_program(directory: Path | None, sha256: str) -> bytes | None:
     """Of the program that a load would map, whole and this user's own; None where it would compile."""
     if directory is None:
         return None
@@ -205,13 +214,21 @@ def _cached_fingerprint(directory: Path | None, sha256: str) -> str | None:
         with open_regular(program_path(directory, sha256)) as stream:
             if not only_owner_writes(os.fstat(stream.fileno())):
                 return None
-            program = read_program(stream.read(MAX_PROGRAM_BYTES) or b"")
+            image = stream.read(MAX_PROGRAM_BYTES) or b""
+            program = read_program(image)
     except (OSError, ProgramCorrupt):
         return None
-    return program.fingerprint if program.artifact_sha256 == sha256 else None
+    return image if program.artifact_sha256 == sha256 else None
 
 
-def _block(context: Context, found: Look, decided: Plan | None, below: Plan | None, held: str | None) -> dict[str, Any]:
+def _block(
+    context: Context,
+    found: Look,
+    decided: Plan | None,
+    below: Plan | None,
+    held: str | None,
+    suits: Suitability | None,
+) -> dict[str, Any]:
     """The `family` member of a report; what a plan would say is None where there is no artifact to plan for."""
     statuses = {} if decided is None else {backend: decided.admission.status(backend).value for backend in BackendId}
     native = None if decided is None else decided.admission.finding(BackendId.FAST_CPU)
@@ -233,6 +250,7 @@ def _block(context: Context, found: Look, decided: Plan | None, below: Plan | No
         "evidence_id": None if native is None else native.evidence,
         "fast_cpu_status": statuses.get(BackendId.FAST_CPU),
         "gpu_status": statuses.get(BackendId.GPU),
+        "gpu_kernels": None if suits is None else suits.to_dict(),
         "effective_backend": serves,
         "effective_backend_below_crossover": None if below is None or below.serves is None else below.serves.value,
         "gates": gates,

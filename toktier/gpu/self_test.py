@@ -95,7 +95,9 @@ def self_test(engine: GpuEngine, native: EncoderBase, meta: Mapping[str, Any]) -
             return problem
         served = engine.counters()["device_texts"] - before
         if got.backend != "gpu" or served < len(given) // 2:
-            return f"the device served {served} of {len(given)} texts"
+            fault = engine.counters()["last_fault"]
+            why = "" if fault is None else f": {fault['message']}"
+            return f"the device served {served} of {len(given)} texts{why}"
     return None
 
 

@@ -107,14 +107,15 @@ class GpuRoute:
         return backend
 
     def _served(self, backend: GpuBackend, texts: int, by: str) -> None:
-        """Counts texts that the engine answered, and closes the route where the device was not the one who did and will
-        not be again."""
+        """Counts texts that the engine answered, and closes the route where the device is lost or hangs, or fails again
+        and again. What it has served in part before that is right."""
         with self._turns.lock:
             self._texts += texts
-        if by != BackendId.GPU and (backend.fault is not None or backend.counters()["faults"] >= MOST_FAULTS):
-            self._close(backend)
-            if self.plan.refusal is not None:
-                raise self.plan.refusal
+        if backend.fault is None and (by == BackendId.GPU or backend.counters()["faults"] < MOST_FAULTS):
+            return
+        self._close(backend)
+        if by != BackendId.GPU and self.plan.refusal is not None:
+            raise self.plan.refusal
 
     def _open(self) -> None:
         from toktier.backends import gpu

@@ -60,6 +60,10 @@ def _family(block: Mapping[str, Any], width: int | None) -> Iterator[str]:
         serves, below = block["effective_backend"], block["effective_backend_below_crossover"]
         yield from _folded(f"serves: {serves or 'nothing'}; short texts: {below or 'nothing'}", width, 2)
         yield from _folded(f"fast_cpu {block['fast_cpu_status']}, gpu {block['gpu_status']}", width, 2)
+    kernels = block["gpu_kernels"]
+    if kernels is not None:
+        told = "can follow it" if kernels["suits"] else f"cannot follow it: {kernels['reason']} ({kernels['premise']})"
+        yield from _folded(f"kernels of the GPU {told}", width, 2)
     for gate in block["gates"]:
         state = "open  " if gate["open"] else "closed"
         reason = "" if gate["reason"] is None else f" ({gate['reason']})"

@@ -1,6 +1,7 @@
 """`toktier gpu compile`, `list` and `clean`: kernels compiled by NVRTC on this host, and what is kept of them.
 
-Not here: how they are compiled and judged (`toktier.gpu`), what is said of them (`gpu_text`).
+Not here: how they are compiled and judged (`toktier.gpu`), what they show on a device (`gpu_trial`), what is said of
+them (`gpu_text`).
 """
 
 from __future__ import annotations
@@ -21,8 +22,9 @@ from toktier.labels import quoted
 from toktier_cli import options
 from toktier_cli.invocation import Invocation, Result, exit_code_of
 from toktier_cli.progress import Progress
-from toktier_cli.verbs.gpu_families import families_text, family_row
+from toktier_cli.verbs.gpu_families import families_text, named_tokenizer
 from toktier_cli.verbs.gpu_text import cached_rows, compiled_row, compiled_text, list_text, shipped_rows
+from toktier_cli.verbs.gpu_trial import trial, trial_text
 
 OPT_IN = "UNCERTIFIED JIT OPT-IN"
 
@@ -50,28 +52,34 @@ def compile_(
     """Compile the kernels with NVRTC, with or without a device, and keep them for the GPU engine.
 
     One cubin for each architecture serves every tokenizer. Each is compiled twice, the bytes are compared with each
-    other and with the digests that toktier lists. Exit code 1: no device can run a tokenizer that was named; 4: kernels
-    are not listed; 7: they cannot be kept; 8: there is no toolchain here, or it fails.
+    other and with the digests that toktier lists. With a device here those of its architecture are loaded, held to the
+    budget of local memory, and run the self-test, with the shipped tokenizer and every one that is named. Exit code 1:
+    no device can run a tokenizer that was named, or the self-test fails; 4: kernels are not listed; 7: they cannot be
+    kept; 8: there is no toolchain here, or it fails, or the device does not take the kernels.
     """
     invocation: Invocation = ctx.obj
     wanted = _architectures(arch, all_archs, invocation)
     settings = options.settings_of(invocation)
     cache = None if settings.cubins_dir is None else CubinCache(settings.cubins_dir)
     toolchain = find_toolchain(memory=None if cache is None else cache.libraries)
-    told = [family_row(name, settings, invocation) for name in dict.fromkeys(families or ())]
+    named = [named_tokenizer(name, settings, invocation) for name in dict.fromkeys(families or ())]
     if not isinstance(toolchain, Toolchain):
         raise toolchain.error()
     sources = read_sources()
-    rows, errors, faults = _compiled(invocation, toolchain, sources, wanted, cache, accept)
+    cubins, rows, errors, faults = _compiled(invocation, toolchain, sources, wanted, cache, accept)
     if errors and not rows:
         raise errors[0]
-    for error in (*errors, *faults[:1]):
+    tried = trial(cubins, named, settings, invocation)
+    failed = [] if tried is None or tried.error is None else [tried.error]
+    for error in (*errors, *faults[:1], *failed):
         invocation.report(error)
     code = exit_code_of(errors, done=len(rows))
-    if code is ExitCode.DONE:
-        code = (
-            ExitCode.ENVIRONMENT if faults else ExitCode.DONE if all(row["suitable"] for row in told) else ExitCode.NO
-        )
+    if code is ExitCode.DONE and tried is not None:
+        code = tried.exit_code
+    if code is ExitCode.DONE and faults:
+        code = ExitCode.ENVIRONMENT
+    if code is ExitCode.DONE and any(one.reason is not None for one in named):
+        code = ExitCode.NO
     return Result(
         "gpu_compile",
         lambda: {
@@ -79,10 +87,11 @@ def compile_(
             "sources": sources.digest,
             "accepted_uncertified": accept,
             "cubins": rows,
-            "families": told,
-            "errors": [error.to_dict() for error in (*errors, *faults)],
+            "families": [one.to_dict() for one in named],
+            "trial": None if tried is None else tried.to_dict(),
+            "errors": [error.to_dict() for error in (*errors, *faults, *failed)],
         },
-        lambda: compiled_text(described(toolchain), rows) + families_text(told),
+        lambda: compiled_text(described(toolchain), rows) + families_text(named) + trial_text(tried),
         code,
     )
 
@@ -108,8 +117,10 @@ def _compiled(
     wanted: list[str],
     cache: CubinCache | None,
     accept: bool,
-) -> tuple[list[dict[str, Any]], list[ToktierError], list[EnvironmentFault]]:
-    """Rows of what was compiled and may be kept, what failed, and why something could not be kept."""
+) -> tuple[dict[str, bytes], list[dict[str, Any]], list[ToktierError], list[EnvironmentFault]]:
+    """What was compiled and may be kept, by architecture and as rows, what failed, and why something could not be
+    kept."""
+    cubins: dict[str, bytes] = {}
     rows: list[dict[str, Any]] = []
     errors: list[ToktierError] = []
     faults: list[EnvironmentFault] = []
@@ -133,6 +144,7 @@ def _compiled(
         if cache is not None:
             kept = jit.keep(cache, toolchain, jit.inputs_of(toolchain, sources, architecture), made.data)
             faults += [] if kept.fault is None else [kept.fault]
+        cubins[architecture] = made.data
         rows.append(compiled_row(made, finding, None if kept is None else kept.path))
     progress.close()
     unlisted = [row for row in rows if not row["listed"]]
@@ -144,7 +156,7 @@ def _compiled(
         )
     if refused:
         errors.append(_refused(refused))
-    return rows, errors, faults
+    return cubins, rows, errors, faults
 
 
 def _refused(refused: list[tuple[Reproduced, Finding]]) -> UncertifiedKernels:

@@ -25,13 +25,14 @@ from toktier_cli.verbs.inspect_text import served_lines, table_lines
 from toktier_cli.verbs.program_text import program_lines
 
 if TYPE_CHECKING:
+    from toktier.gpu.suitability import Suitability
     from toktier.routing.plan import Plan
 
 
 @dataclass(frozen=True, slots=True)
 class _File:
     """A tokenizer.json as the compiler sees it. `meta` None: beyond the compiler, `unsupported` says why. `named`: what
-    commands call it."""
+    commands call it. `gpu`: whether the kernels of the GPU can follow it."""
 
     path: Path
     size: int
@@ -40,6 +41,7 @@ class _File:
     meta: dict[str, Any] | None
     unsupported: ProgramUnsupported | None
     named: str
+    gpu: Suitability
     image: bytes | mmap.mmap | None = None
 
     def tables(self) -> dict[str, Any] | None:
@@ -203,6 +205,7 @@ def _one_family(state: FamilyState, settings: Settings, tables: bool) -> Result:
             "on_this_host": files,
             "source": state.source,
             "program": None if file is None else _program(file),
+            "gpu": None if file is None else file.gpu.to_dict(),
             "serves": None if file is None else _serves(file, settings),
             "certification": None if file is None else _certification(file, settings),
         }
@@ -263,6 +266,7 @@ def _one_repository(repo_id: str, revision: str | None, pins: Pins, settings: Se
             "resolution": resolution,
             "sha256": None if file is None else file.sha256,
             "program": None if file is None else _program(file),
+            "gpu": None if file is None else file.gpu.to_dict(),
             "serves": None if file is None else _serves(file, settings, unidentified),
             "certification": None if file is None else _certification(file, settings),
         }
@@ -315,6 +319,7 @@ def _one_file(path: Path, pins: Pins, settings: Settings, cache: ArtifactCache |
             "equals": equal_to,
             "compared_with": compared,
             "program": _program(file),
+            "gpu": file.gpu.to_dict(),
             "serves": _serves(file, settings),
             "certification": _certification(file, settings),
         }
@@ -344,15 +349,18 @@ def _examine(path: Path, settings: Settings, *, sha256: str | None, named: str |
     """Compiles, or maps what was compiled before. Raises what reading the file raises, but not ProgramUnsupported."""
     import hashlib
 
+    from toktier._native import Program
+    from toktier.gpu.suitability import of_unsupported, suitability
     from toktier.program.store import load_or_compile
 
     try:
         image, info = load_or_compile(path, settings.programs_dir, sha256=sha256)
     except ProgramUnsupported as error:
         data = path.read_bytes()
-        return _File(path, len(data), hashlib.sha256(data).hexdigest(), None, None, error, named or str(path))
-    size_ = path.stat().st_size
-    return _File(path, size_, info.artifact_sha256, info.fingerprint, info.meta, None, named or str(path), image)
+        sha256, gpu = hashlib.sha256(data).hexdigest(), of_unsupported(error)
+        return _File(path, len(data), sha256, None, None, error, named or str(path), gpu)
+    size_, gpu = path.stat().st_size, suitability(Program(image))
+    return _File(path, size_, info.artifact_sha256, info.fingerprint, info.meta, None, named or str(path), gpu, image)
 
 
 def _program(file: _File) -> dict[str, Any]:
@@ -382,6 +390,7 @@ def _plans(file: _File, settings: Settings, unidentified: str | None = None) -> 
         decode_by_reference=file.meta is not None and file.meta["decode"] == "reference",
         unidentified=unidentified,
         named=file.named,
+        gpu_unsuitable=None if file.meta is None else file.gpu.reason,
     )
     seen = probe()
     known = admission(
@@ -435,6 +444,7 @@ def _file_lines(file: _File, settings: Settings, tables: bool, unidentified: str
     plans = _plans(file, settings, unidentified)
     if file.meta is not None:
         yield from _evidence_lines(plans[0])
+    yield f"gpu          {file.gpu.to_text()}\n"
     yield from served_lines(plans)
     if tables:
         found = file.tables()
