@@ -18,6 +18,7 @@ from toktier.program.side_file import beside
 from toktier.routing.vocabulary import BackendId, Device, GpuDelivery, RoutingPolicy, Sidecar, parse_sidecar
 
 if TYPE_CHECKING:
+    from toktier.cache.setting import PrefixCacheArgument
     from toktier.sessions.protocol import Store
     from toktier.tokenizer import Tokenizer
 
@@ -41,6 +42,7 @@ def load(
     sidecar: Sidecar | str = Sidecar.REPORT,
     store: str | os.PathLike[str] | Store | None = None,
     lookup: str = "auto",
+    prefix_cache: PrefixCacheArgument = None,
     gpu_min_bytes: int | None = None,
     gpu_delivery: GpuDelivery | str | None = None,
     config: Config | None = None,
@@ -51,15 +53,17 @@ def load(
     `sidecar`: "report" follows tokenizer.json alone and warns of added tokens that only tokenizer_config.json declares;
     "merge" adds them, as transformers does. `store`: a directory, or a URL of redis, where named sessions are kept, and
     prefixes of texts that `lookup="auto"` finds again (docs/session-store.md); None: what `config` and config.toml say,
-    else nothing is kept. `gpu_min_bytes`: of a text or a batch, from which on a GPU serves that is admitted;
-    `gpu_delivery`: where its kernels come from, "auto", "prebuilt" or "jit". None: what the settings say.
+    else nothing is kept. `prefix_cache`: a budget in bytes for ids of
+    prefixes in memory, a PrefixCache or PrefixStorage to share, or "auto": on where the reference serves
+    (docs/prefix-cache.md); None: off. `gpu_min_bytes`: of a text or a batch, from which on a GPU serves that is
+    admitted; `gpu_delivery`: where its kernels come from, "auto", "prebuilt" or "jit". None: what the settings say.
 
     Raises UnknownFamily, ArtifactNotFound, ArtifactHashMismatch, and what `from_file` raises.
     """
     settings = resolve_settings(config)
     with diagnostics_ring.recording(settings):
         request = request_of(settings, policy, tokenizer, device, gpu_min_bytes, gpu_delivery)
-        keeping = keeping_of(store, lookup, settings)
+        keeping = keeping_of(store, lookup, settings, prefix_cache)
         from toktier.artifacts.resolve import obtain
 
         artifact = obtain(family, settings)
@@ -80,6 +84,7 @@ def from_file(
     sidecar: Sidecar | str = Sidecar.REPORT,
     store: str | os.PathLike[str] | Store | None = None,
     lookup: str = "auto",
+    prefix_cache: PrefixCacheArgument = None,
     gpu_min_bytes: int | None = None,
     gpu_delivery: GpuDelivery | str | None = None,
     config: Config | None = None,
@@ -93,7 +98,7 @@ def from_file(
     settings = resolve_settings(config)
     with diagnostics_ring.recording(settings):
         request = request_of(settings, policy, tokenizer, device, gpu_min_bytes, gpu_delivery)
-        keeping = keeping_of(store, lookup, settings)
+        keeping = keeping_of(store, lookup, settings, prefix_cache)
         resolution = {"family": None, "source": "file", "path": os.fspath(path)}
         name = shown_path(path)
         path, sha256 = _followed(path, None, beside(path), sidecar, settings, resolution, name)
@@ -110,6 +115,7 @@ def from_pretrained(
     sidecar: Sidecar | str = Sidecar.REPORT,
     store: str | os.PathLike[str] | Store | None = None,
     lookup: str = "auto",
+    prefix_cache: PrefixCacheArgument = None,
     gpu_min_bytes: int | None = None,
     gpu_delivery: GpuDelivery | str | None = None,
     config: Config | None = None,
@@ -125,7 +131,7 @@ def from_pretrained(
     settings = resolve_settings(config)
     with diagnostics_ring.recording(settings):
         request = request_of(settings, policy, tokenizer, device, gpu_min_bytes, gpu_delivery)
-        keeping = keeping_of(store, lookup, settings)
+        keeping = keeping_of(store, lookup, settings, prefix_cache)
         from toktier.artifacts import pretrained
 
         found = pretrained.find(repo_id, revision, settings)

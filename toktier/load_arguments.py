@@ -9,6 +9,7 @@ import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from toktier.cache.setting import PrefixCacheArgument, PrefixCacheSetting, setting_of
 from toktier.config import Settings
 from toktier.errors import ConfigInvalid
 from toktier.labels import quoted
@@ -31,10 +32,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Keeping:
-    """Where sessions are kept, and whether texts are looked up there."""
+    """Where sessions are kept, whether texts are looked up there, and the cache of prefixes."""
 
     store: str | Store | None
     lookup: str
+    prefix_cache: PrefixCacheSetting | None = None
 
     def opened(self, settings: Settings) -> Store | None:
         if self.store is None or not isinstance(self.store, str):
@@ -43,32 +45,38 @@ class Keeping:
 
         return open_store(self.store, settings)
 
-    def __reduce__(self) -> tuple[type[Keeping], tuple[str | None, str]]:
+    def __reduce__(self) -> tuple[type[Keeping], tuple[str | None, str, PrefixCacheSetting | None]]:
         """A pickle opens the same place again; an open store stays in its process."""
-        return Keeping, (self.store if isinstance(self.store, str) else None, self.lookup)
+        return Keeping, (self.store if isinstance(self.store, str) else None, self.lookup, self.prefix_cache)
 
 
-def keeping_of(store: str | os.PathLike[str] | Store | None, lookup: str, settings: Settings) -> Keeping:
+def keeping_of(
+    store: str | os.PathLike[str] | Store | None,
+    lookup: str,
+    settings: Settings,
+    prefix_cache: PrefixCacheArgument = None,
+) -> Keeping:
     if lookup not in LOOKUPS:
         raise ConfigInvalid(
             f"lookup is {lookup!r}: expected one of {', '.join(LOOKUPS)}",
             details={"argument": "lookup"},
             remedy="leave lookup out",
         )
+    cache = setting_of(prefix_cache)
     if store is None:
-        return Keeping(settings.store, lookup)
+        return Keeping(settings.store, lookup, cache)
     if isinstance(store, (str, os.PathLike)):
         from toktier.config import store_scheme
 
         place = os.fspath(store)
-        return Keeping(place if store_scheme(place) is not None else os.path.abspath(place), lookup)
+        return Keeping(place if store_scheme(place) is not None else os.path.abspath(place), lookup, cache)
     if not hasattr(store, "longest_prefix"):
         raise ConfigInvalid(
             f"store is of type {type(store).__name__}: expected a directory, a URL or an open store",
             details={"argument": "store"},
             remedy="give a directory as str or Path, or what open_store() gave",
         )
-    return Keeping(store, lookup)
+    return Keeping(store, lookup, cache)
 
 
 def request_of(

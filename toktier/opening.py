@@ -113,6 +113,8 @@ def open_tokenizer(
         store=keeping.opened(settings),
         lookup=keeping.lookup,
         gpu=gpu,
+        prefix_cache=keeping.prefix_cache,
+        quiet=quiet,
     )
 
 

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from toktier.backends.hf import HfBackend
     from toktier.backends.text import Text
     from toktier.cache.facts import Facts
+    from toktier.cache.prefix_cache import PrefixCache
+    from toktier.cache.setting import PrefixCacheSetting
     from toktier.routing.gpu_route import GpuRoute
     from toktier.routing.plan import Plan
     from toktier.serving.encoder import Traits
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
     from toktier.sessions.session import Session
 
 LOOKUPS = ("auto", "off")
+CACHED_FROM = 1024  # bytes of text from which on the prefix cache is asked: to ask for less costs more than it spares
 LOOKUP_FROM = 4096  # bytes of text from which on a store is asked: shorter ones are in none to be found
 
 
@@ -58,13 +61,18 @@ class Tokenizer(EncoderBase, AsyncCalls):
         store: Store | None = None,
         lookup: str = "auto",
         gpu: GpuRoute | None = None,
+        prefix_cache: PrefixCacheSetting | None = None,
+        quiet: bool = False,
     ) -> None:
         """`native`: None when the file did not compile. `program` and `resolution`: facts for `explain`. `recipe`: a
         function and arguments that open the same file again, for pickles. `store`: of named sessions, and of what
-        look-ups find; `lookup`: whether encode() asks it. `gpu`: the way of long texts, where the plan has one."""
+        look-ups find; `lookup`: whether encode() asks it. `gpu`: the way of long texts, where the plan has one.
+        `prefix_cache`: what was asked for; `quiet`: without a warning where it cannot be."""
         serving_native = plan.serves in (BackendId.FAST_CPU, BackendId.GPU) and native is not None
         looks_up = store is not None and lookup == "auto"
-        from_bytes = [LOOKUP_FROM] * looks_up + ([] if gpu is None else [gpu.min_bytes])
+        uncached = None if prefix_cache is None else prefix_cache.off_because(serving_native, gpu is not None)
+        caches = prefix_cache is not None and uncached is None
+        from_bytes = [LOOKUP_FROM] * looks_up + ([] if gpu is None else [gpu.min_bytes]) + [CACHED_FROM] * caches
         super().__init__(
             native.program if serving_native and native is not None else None,
             min(from_bytes, default=0),
@@ -84,6 +92,12 @@ class Tokenizer(EncoderBase, AsyncCalls):
         self._gpu_calls_seen = 0  # texts of the CPU engine when the GPU last answered
         gate = plan.involuntary
         self._fallback: Reason | None = None if gate is None else gate.reason
+        self._uncached_because = uncached
+        self._prefix_cache: PrefixCache | None = None
+        if prefix_cache is not None and uncached is None:
+            self._prefix_cache = prefix_cache.over(self if serving_native else _ReferenceParts(self), warn=not quiet)
+        on = self._prefix_cache is not None and self._prefix_cache.enabled
+        self._caching = self._prefix_cache if on else None  # one that is off would only call back
 
     @property
     def _plan(self) -> Plan:
@@ -107,12 +121,18 @@ class Tokenizer(EncoderBase, AsyncCalls):
             # What users wrote (plain) is another stream of ids than the one that stores hold.
             if self._store is not None and (lookup or self._lookup) == "auto" and not plain:
                 return self._encode_with_store(text, add_special_tokens, self._store)
+            if self._caching is not None and lookup != "off" and not plain:
+                return self._caching.encode(text, add_special_tokens)
             if self._gpu is not None and text_weight(text) >= self._gpu.min_bytes:
                 encoding = self._gpu.encode(text, add_special_tokens, plain)
                 if encoding is not None:
                     self._gpu_calls_seen = self.native_calls[0]
                     return encoding
             return self._encode_here(text, add_special_tokens, plain=plain)
+        if self._caching is not None and lookup != "off" and not plain:
+            encoding = self._caching.encode(text, add_special_tokens)
+            self._counters.encoded(BackendId.HF, 1, self._fallback)
+            return encoding
         return self._encode_by_reference(text, add_special_tokens, plain)
 
     def _encode_with_store(self, text: Text, add_special_tokens: bool, store: Store) -> Encoding:
@@ -412,7 +432,7 @@ class Tokenizer(EncoderBase, AsyncCalls):
         calls = self._calls()
         if summary:
             return explained.summarise(self._plan, self._counters, calls, self._program)
-        return explained.report(
+        report = explained.report(
             self._plan,
             self._counters,
             calls,
@@ -421,6 +441,13 @@ class Tokenizer(EncoderBase, AsyncCalls):
             self._sessions_facts(),
             {"loaded": False} if self._gpu is None else self._gpu.facts(),
         )
+        return {**report, "prefix_cache": self._prefix_cache_report()}
+
+    def _prefix_cache_report(self) -> dict[str, Any]:
+        """What `PrefixCache.explain` says of the one of this tokenizer, or why there is none."""
+        if self._prefix_cache is not None:
+            return self._prefix_cache.explain()
+        return {"enabled": False, "disabled": self._uncached_because or "not asked for"}
 
     def _calls(self) -> explained.Calls:
         texts, size = self.native_calls
@@ -456,3 +483,16 @@ class Tokenizer(EncoderBase, AsyncCalls):
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Tokenizer:
         return self
+
+
+class _ReferenceParts:
+    """The reference as a prefix cache gives it parts of texts, which count as no texts."""
+
+    backend_name = BackendId.HF.value
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        self.prefix_cache_facts = tokenizer.prefix_cache_facts
+        self._reference = tokenizer._reference
+
+    def encode(self, text: Text, add_special_tokens: bool = False) -> Encoding:
+        return self._reference.encode(text, add_special_tokens, False)

@@ -32,7 +32,7 @@ struct EncoderObject {
 EncoderObject* as_encoder(PyObject* object) { return reinterpret_cast<EncoderObject*>(object); }
 
 // Names of keywords and methods, interned at start, so that most keywords are told apart by address.
-PyObject *name_text, *name_texts, *name_add, *name_session, *name_lookup, *name_plain, *name_offsets, *name_workers;
+PyObject *name_text, *name_texts, *name_add, *name_session, *name_lookup, *name_plain, *name_offsets, *name_workers, *name_off;
 PyObject *name_encode_routed, *name_encode_batch_routed, *name_count_routed, *name_count_batch_routed;
 
 // Exactly True or False: a mistaken place of an argument must not pass for a yes.
@@ -134,8 +134,10 @@ PyObject* encode_as(bool may_route, PyObject* self, PyObject* const* args, Py_ss
       !take_flag(a[4], name_plain, options.plain) || !take_flag(a[5], name_offsets, options.offsets) || !ready(e))
     return nullptr;
   const auto route = [&](PyObject* text) {
+    // What is looked up comes without offsets: where another engine serves, which makes them with the ids, nothing is.
+    PyObject* const lookup = a[3] == nullptr && e->owner == nullptr && options.offsets ? name_off : or_none(a[3]);
     return PyObject_CallMethodObjArgs(self, name_encode_routed, text, flag_object(options.add_special_tokens), or_none(a[2]),
-                                      or_none(a[3]), flag_object(options.plain), nullptr);
+                                      lookup, flag_object(options.plain), nullptr);
   };
   if (e->owner == nullptr || (may_route && (given(a[2]) || given(a[3])))) return route(a[0]);
   const Ref text = take_text(a[0]);
@@ -444,6 +446,7 @@ void count_call(PyObject* encoder, std::size_t bytes) {
 bool register_encoder(PyObject* module) {
   if (!intern({{&name_text, "text"}, {&name_texts, "texts"}, {&name_add, "add_special_tokens"}, {&name_session, "session"},
                {&name_lookup, "lookup"}, {&name_plain, "plain"}, {&name_offsets, "offsets"}, {&name_workers, "workers"},
+               {&name_off, "off"},
                {&name_encode_routed, "_encode_routed"}, {&name_encode_batch_routed, "_encode_batch_routed"},
                {&name_count_routed, "_count_routed"}, {&name_count_batch_routed, "_count_batch_routed"}}))
     return false;

@@ -52,6 +52,7 @@ class PrefixCache:
         on_hit: Callable[[], object] | None = None,
         on_miss: Callable[[], object] | None = None,
         on_tokens: Callable[[int, int], object] | None = None,
+        warn: bool = True,
     ) -> None:
         """`inner`: a Tokenizer, an object of the reference, or whatever has `encode(text, add_special_tokens=...)`
         that gives ids, an object with `ids`, or a buffer of uint32.
@@ -61,8 +62,8 @@ class PrefixCache:
         with other wrappers; None: one of its own, of `capacity` bytes (64 MiB). `extend`: what a hit did not know is
         stored up to its last boundary. `second_level`: None: that of the storage.
 
-        Warns once where the tokens or the backend allow no cut, and then hands everything on. A backend of which
-        nothing is known is given a few short texts first. Raises ConfigInvalid.
+        Warns once (`warn`) where the tokens or the backend allow no cut, and then hands everything on. A backend of
+        which nothing is known is given a few short texts first. Raises ConfigInvalid.
         """
         if storage is not None and capacity is not None:
             raise ConfigInvalid(
@@ -85,7 +86,8 @@ class PrefixCache:
         self._engine: EncoderBase | None = None
         self._index: PrefixIndex | None = None
         if self._boundaries.disabled is not None:
-            warnings.warn(f"the prefix cache is off: {self._boundaries.disabled}", ToktierWarning, stacklevel=2)
+            if warn:
+                warnings.warn(f"the prefix cache is off: {self._boundaries.disabled}", ToktierWarning, stacklevel=2)
             return
         if facts is not None and isinstance(inner, EncoderBase) and inner.program is not None:
             self._engine = inner
