@@ -121,8 +121,11 @@ class Lanes:
     def _call(self, lane: Hashable, waiter: Any, call: Call, weight: int) -> None:
         wanted = not isinstance(waiter, Answer) or waiter.set_running_or_notify_cancel()
         outcome = outcome_of(call) if wanted else None
-        with self.room.lock:
+        with self.room.lock:  # counted before it is told: who has the answer finds it in the numbers
             self.room.leave(1, weight)
+            self._tally.alone += wanted
+            self._tally.withdrawn += not wanted
+            self._tally.failed += isinstance(outcome, BaseException)
             if self._lanes[lane]:
                 self._ready[lane] = None
             else:
@@ -130,8 +133,6 @@ class Lanes:
         gone = deliver((waiter,), (outcome,)) if wanted else 0
         with self.room.lock:
             self._running.discard(waiter)
-            self._tally.alone += 1
-            self._tally.failed += isinstance(outcome, BaseException)
             self._tally.gone += gone
 
     def close(self) -> list[threading.Thread]:
