@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from toktier import Encoding, EncodingBatch, Session, Tokenizer
-from toktier.serving.encoder import Traits
+from toktier.serving.encoder import Traits, traits_of
 
 PATIENCE = 60.0  # seconds after which a test is stuck
 
@@ -31,7 +31,7 @@ class HeldTokenizer:
 
     @property
     def _batch_traits(self) -> Traits:
-        return self.tokenizer._batch_traits._replace(inline=False)
+        return traits_of(self.tokenizer)._replace(inline=False)
 
     @property
     def _gpu_from(self) -> int | None:

@@ -8,7 +8,6 @@ import json
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
@@ -19,6 +18,7 @@ from tests.serving.held_tokenizer import PATIENCE, HeldTokenizer
 from tests.support import gpu_stand_in
 from tests.support.material import SMALL_DIR
 from tests.support.native_tokenizers import native_file
+from toktier.cache import PrefixCache
 from toktier.errors import ConfigInvalid, InvalidText, QueueFull
 from toktier.routing.vocabulary import BackendId, Reason
 from toktier.serving import Batcher, Limits
@@ -126,28 +126,20 @@ def test_a_gpu_is_told_as_it_is_opened(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found["toktier_encoded_texts_total", "gpu"] == 1
 
 
-class Stats:
-    """As a prefix cache's."""
-
-    def __init__(self, as_dict: bool) -> None:
-        self._as_dict = as_dict
-        self.hits, self.misses, self.cached_tokens, self.uncached_tokens = 3, 1, 900, 40
-        self.entries, self.bytes, self.resident_bytes = 2, 4000, 1500
-
-    def stats(self) -> Any:
-        return {name: value for name, value in vars(self).items() if name[0] != "_"} if self._as_dict else self
-
-
-@pytest.mark.parametrize("as_dict", [True, False])
-def test_a_prefix_cache_is_told(tok: toktier.Tokenizer, as_dict: bool) -> None:
+def test_a_prefix_cache_is_told() -> None:
+    tok = native_file(SMALL_DIR / "llama_like.json")
+    cache = PrefixCache(tok)
+    special = next(iter(tok.special_tokens))
     registry = CollectorRegistry()
-    metrics = Metrics(registry)
-    metrics.watch(tok, "small", prefix_cache=Stats(as_dict))
-    found = scraped(registry)
-    assert found["toktier_prefix_cache_hits_total",] == 3
-    assert found["toktier_prefix_cache_cached_tokens_total",] == 900
-    assert found["toktier_prefix_cache_uncached_tokens_total",] == 40
-    assert (found["toktier_prefix_cache_bytes",], found["toktier_prefix_cache_resident_bytes",]) == (4000, 1500)
+    Metrics(registry).watch(tok, "small", prefix_cache=cache)
+    for turns in (1, 2):
+        cache.encode(f"where are the boats?{special}" * turns)
+    found, stats = scraped(registry), cache.stats()
+    assert (found["toktier_prefix_cache_hits_total",], found["toktier_prefix_cache_misses_total",]) == (1, 1)
+    for name in ("cached_tokens", "uncached_tokens", "bypassed"):
+        assert found[f"toktier_prefix_cache_{name}_total",] == stats[name]
+    for name in ("entries", "bytes", "resident_bytes"):
+        assert found[f"toktier_prefix_cache_{name}",] == stats[name] > 0
 
 
 def test_names_types_and_helps_are_of_the_table_and_stay() -> None:

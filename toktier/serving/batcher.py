@@ -22,7 +22,7 @@ from toktier.errors import BatcherClosed
 from toktier.routing.vocabulary import BackendId
 from toktier.serving.async_session import AsyncSession
 from toktier.serving.batch_queue import Batch, BatchQueue, Options
-from toktier.serving.encoder import Encoder, Text
+from toktier.serving.encoder import Encoder, Text, traits_of
 from toktier.serving.lanes import Call, Lanes
 from toktier.serving.limits import Limits
 from toktier.serving.room import IDLE_SECONDS, Room
@@ -40,13 +40,14 @@ class Batcher:
     """
 
     def __init__(self, tokenizer: Encoder, limits: Limits | None = None) -> None:
-        """No thread is started before the first call, and none lives longer than 10 s without one."""
+        """`tokenizer`: a Tokenizer, or a PrefixCache over one. No thread is started before the first call, and none
+        lives longer than 10 s without one."""
         self.tokenizer = tokenizer
         self.limits = limits or Limits()
-        self._traits = tokenizer._batch_traits
+        self._traits = traits_of(tokenizer)
         # A text that may be in the store is not short.
-        longest = min(self.limits.inline_bytes, self._traits.store_from - 1)
-        self._inline_bytes = longest if self._traits.inline else 0
+        short = min(self.limits.inline_bytes, self._traits.store_from - 1) if self._traits.inline else 0
+        self._inline_bytes = max(0, short)
         self._tally = Tally()
         self._room = Room(self.limits)
         self._queue = BatchQueue(self._room)
@@ -73,7 +74,7 @@ class Batcher:
         waiter: Answer[Encoding] = Answer(self)
         if self._is_inline(text, session, lookup):
             waiter.set_running_or_notify_cancel()
-            waiter.set_result(self.tokenizer.encode(text, add_special_tokens, plain=plain))
+            waiter.set_result(self.tokenizer.encode(text, add_special_tokens, **_plain(plain)))
         else:
             self._accept(waiter, text, add_special_tokens, session, lookup, plain)
         return waiter
@@ -94,7 +95,7 @@ class Batcher:
         Raises also QueueFull and BatcherClosed.
         """
         if self._is_inline(text, session, lookup):
-            encoding = self.tokenizer.encode(text, add_special_tokens, plain=plain)
+            encoding = self.tokenizer.encode(text, add_special_tokens, **_plain(plain))
             await checkpoint()
             return encoding
         waiter = task_waiter()
@@ -169,7 +170,7 @@ class Batcher:
             short = len(text) <= self._inline_bytes
         else:
             short = text_weight(text) <= self._inline_bytes
-        if not short or self.tokenizer._gpu_from is not None:
+        if not short or getattr(self.tokenizer, "_gpu_from", None) is not None:
             return False
         if self._room.is_closed:
             raise BatcherClosed("the batcher is closed")
@@ -191,7 +192,9 @@ class Batcher:
         if session is not None or asks_store or lookup not in (None, "off") or weight >= self.limits.max_batch_bytes:
             if type(text) not in (str, bytes):
                 text = text_of(text)  # what may be written to afterwards, as it is now
-            call = partial(self.tokenizer.encode, text, add_special_tokens, session=session, lookup=lookup, plain=plain)
+            given = {"session": session, "lookup": lookup, **_plain(plain)}
+            more = {name: value for name, value in given.items() if value is not None}
+            call = partial(self.tokenizer.encode, text, add_special_tokens, **more)
             self._lanes.put(waiter, None if session is None else lane_of(session), call, weight)
             return
         if not is_ascii:
@@ -206,7 +209,7 @@ class Batcher:
         if isinstance(texts, (str, bytes, bytearray)):
             raise TypeError(f"expected several texts, not one {type(texts).__name__}")
         taken = tuple(text if type(text) in (str, bytes) else text_of(text, i) for i, text in enumerate(texts))
-        call = partial(self.tokenizer.encode_batch, taken, add_special_tokens, plain=plain)
+        call = partial(self.tokenizer.encode_batch, taken, add_special_tokens, **_plain(plain))
         return call, sum(text_weight(text) for text in taken)
 
     async def _alone(self, lane: Hashable, call: Call, weight: int) -> Any:
@@ -239,7 +242,7 @@ class Batcher:
                 if not self._queue.wait(IDLE_SECONDS):
                     self._worker = None
                     return
-            batch = self._queue.take(self.tokenizer._gpu_from)
+            batch = self._queue.take(getattr(self.tokenizer, "_gpu_from", None))
             if batch is not None:
                 self._encode(batch)
             del batch
@@ -282,7 +285,7 @@ class Batcher:
         encode_batch, tally = self.tokenizer.encode_batch, self._tally
         if not self._traits.apart:
             try:
-                batch = encode_batch(tuple(texts), add_special_tokens, plain=plain)
+                batch = encode_batch(tuple(texts), add_special_tokens, **_plain(plain))
             except BaseException:
                 tally.split += len(texts) > 1  # one of them is at fault: each alone gets what is its own
             else:
@@ -295,7 +298,7 @@ class Batcher:
         return rows
 
     def _row(self, text: Any, add_special_tokens: bool, plain: bool) -> Encoding:
-        encoding = self.tokenizer.encode_batch((text,), add_special_tokens, plain=plain)[0]
+        encoding = self.tokenizer.encode_batch((text,), add_special_tokens, **_plain(plain))[0]
         self._tally.tokens += len(encoding)
         return encoding
 
@@ -307,6 +310,10 @@ class Batcher:
         for waiter in [*self._queue.renew(), *self._lanes.renew()]:
             if isinstance(waiter, Answer):
                 waiter.abandon()
+
+
+def _plain(plain: bool) -> dict[str, Any]:
+    return {"plain": True} if plain else {}
 
 
 def lane_of(session: Any) -> Hashable:

@@ -1,4 +1,5 @@
-"""What a batcher asks of a tokenizer: `toktier.Tokenizer` is one. A protocol, because tokenizers make batchers."""
+"""What a batcher asks of what it encodes with: a `toktier.Tokenizer`, a `toktier.cache.PrefixCache` over one, or
+whatever has these calls. A protocol, because tokenizers make batchers."""
 
 from __future__ import annotations
 
@@ -12,44 +13,33 @@ Text = Any  # str, or bytes-like UTF-8
 
 
 class Traits(NamedTuple):
-    """What holds for a tokenizer from its load on. `apart`: its file stores truncation or padding, so that ids of a row
+    """What holds for an encoder from its load on. `apart`: its file stores truncation or padding, so that ids of a row
     may depend on the other rows of a call. `inline`: the CPU engine serves, for which a short text is a matter of
-    microseconds. `asks_store`: long texts are looked up in a store unless the call forbids
-    it; `store_from`: bytes from which on."""
+    microseconds. `asks_store`: texts of `store_from` bytes and more are looked up in a store, which may take its time,
+    unless the call forbids it."""
 
-    apart: bool
-    inline: bool
-    asks_store: bool
-    store_from: int
+    apart: bool = False
+    inline: bool = False
+    asks_store: bool = False
+    store_from: int = 0
 
 
 class Encoder(Protocol):
-    """Thread-safe."""
+    """Thread-safe. Arguments that are at their defaults are not given to it. A Tokenizer tells its traits and, as
+    `_gpu_from`, the bytes from which on a batch goes to a GPU that serves."""
 
-    def encode(
-        self,
-        text: Text,
-        add_special_tokens: bool = False,
-        *,
-        session: str | Session | None = None,
-        lookup: str | None = None,
-        plain: bool = False,
-    ) -> Encoding: ...
+    def encode(self, text: Text, add_special_tokens: bool = False) -> Encoding: ...
 
-    def encode_batch(
-        self,
-        texts: Iterable[Text],
-        add_special_tokens: bool = False,
-        *,
-        workers: int | None = None,
-        plain: bool = False,
-    ) -> EncodingBatch: ...
+    def encode_batch(self, texts: Iterable[Text], add_special_tokens: bool = False) -> EncodingBatch: ...
 
     def session(self, name: str | None = None, *, keep_text: bool = False) -> Session: ...
 
-    @property
-    def _batch_traits(self) -> Traits: ...
 
-    @property
-    def _gpu_from(self) -> int | None:
-        """Bytes from which on a batch goes to a GPU; None: no GPU serves."""
+def traits_of(encoder: Any) -> Traits:
+    """Its own; of a cache around another those of what is inside, which it may ask or not. A second level of it is a
+    store like any other."""
+    told: Traits | None = getattr(encoder, "_batch_traits", None)
+    if told is not None:
+        return told
+    inside: Traits = getattr(getattr(encoder, "inner", None), "_batch_traits", Traits())
+    return Traits(apart=inside.apart, asks_store=getattr(encoder, "second_level", None) is not None)

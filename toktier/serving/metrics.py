@@ -46,10 +46,9 @@ class Explains(Protocol):
 
 
 class HasStats(Protocol):
-    """What is asked of a prefix cache: `hits`, `misses`, `cached_tokens`, `uncached_tokens`, `entries`, `bytes` and
-    `resident_bytes`, those that it has."""
+    """What is asked of a prefix cache."""
 
-    def stats(self) -> Any: ...
+    def stats(self) -> dict[str, Any]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,6 +181,10 @@ METRICS: Final[tuple[Metric, ...]] = (
            _of("prefix_cache", "hits")),
     Metric("toktier_prefix_cache_misses", "counter", "Texts of which none was.", "", (),
            _of("prefix_cache", "misses")),
+    Metric("toktier_prefix_cache_second_level_hits", "counter", "Hits whose prefix came from the second level.", "", (),
+           _of("prefix_cache", "second_level_hits")),
+    Metric("toktier_prefix_cache_bypassed", "counter", "Texts that were not looked up.", "", (),
+           _of("prefix_cache", "bypassed")),
     Metric("toktier_prefix_cache_cached_tokens", "counter", "Tokens that came from the cache.", "tokens", (),
            _of("prefix_cache", "cached_tokens")),
     Metric("toktier_prefix_cache_uncached_tokens", "counter", "Tokens that were encoded beside it.", "tokens", (),
@@ -271,16 +274,8 @@ def _look(
         watched.explain(),
         watched.native_session_calls,
         {} if of_batcher is None else of_batcher.stats(),
-        {} if prefix_cache is None else _as_mapping(prefix_cache.stats()),
+        {} if prefix_cache is None else prefix_cache.stats(),
     )
-
-
-def _as_mapping(stats: Any) -> Mapping[str, Any]:
-    """Of a dict, a named tuple or an object with attributes."""
-    if isinstance(stats, Mapping):
-        return stats
-    names = (metric.name.removeprefix("toktier_prefix_cache_") for metric in METRICS if "prefix_cache" in metric.name)
-    return {name: getattr(stats, name) for name in names if hasattr(stats, name)}
 
 
 def _buckets(histogram: Mapping[str, Any]) -> list[tuple[str, int]]:
