@@ -133,7 +133,7 @@ def test_a_prefix_cache_is_told() -> None:
     registry = CollectorRegistry()
     Metrics(registry).watch(tok, "small", prefix_cache=cache)
     for turns in (1, 2):
-        cache.encode(f"where are the boats?{special}" * turns)
+        cache.encode(f"where are the boats?{special}" * turns + "on the beach")
     found, stats = scraped(registry), cache.stats()
     assert (found["toktier_prefix_cache_hits_total",], found["toktier_prefix_cache_misses_total",]) == (1, 1)
     for name in ("cached_tokens", "uncached_tokens", "bypassed"):
