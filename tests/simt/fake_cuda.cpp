@@ -1,4 +1,4 @@
-// libcuda as the host engine sees it: every driver call that native/gpu makes, with kernels run by the emulator. Device memory is
+// libcuda as the host engine sees it: every driver call that native/gpu and tools make, with kernels run by the emulator. Device memory is
 // memory of this process between guards. A stream keeps what is queued until somebody waits for it, so that a result that is
 // read too early is not there. Tests make calls fail, kernels hang, and change the device (fake_cuda_control.cpp). Whatever a
 // driver would leave undefined is counted (`violations`) with a sentence. Not here: anything of a device's speed.
@@ -209,6 +209,15 @@ EXPORT Result cuMemcpyDtoH_v2(void* to, Pointer from, std::size_t bytes) {
     if (!on_device(from, bytes)) return violation("a copy from no device memory");
     return std::memcpy(to, reinterpret_cast<const void*>(from), bytes), SUCCESS;
   });
+}
+EXPORT Result cuMemcpyDtoD_v2(Pointer to, Pointer from, std::size_t bytes) {
+  return call("cuMemcpyDtoD", A_CONTEXT, [&] {
+    if (!on_device(from, bytes) || !on_device(to, bytes)) return violation("a copy within no device memory");
+    return std::memcpy(reinterpret_cast<void*>(to), reinterpret_cast<const void*>(from), bytes), SUCCESS;
+  });
+}
+EXPORT Result cuCtxSynchronize() {
+  return call("cuCtxSynchronize", A_CONTEXT, [&] { return waited(settle_all()); });
 }
 EXPORT Result cuMemcpyHtoDAsync_v2(Pointer to, const void* from, std::size_t bytes, Stream* stream) {
   return call("cuMemcpyHtoDAsync", A_CONTEXT, [&] {

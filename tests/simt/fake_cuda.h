@@ -66,6 +66,8 @@ struct State {
       {"hang_from", -1},   // runs of kernels from this one on, counted from 0, do not end, until it is -1 again
       {"hang_blocks", 0}}; // a call that waits for one blocks its thread; else it is a violation
   std::map<std::string, Failure> failures;
+
+  State();  // knobs that $FAKE_CUDA sets: of a process whose driver no test can speak to, as in `hang_from=3 major=8`
   std::string report;
   long long violations = 0, launches = 0, foreign_calls = 0;
   long long staged = 0;    // asynchronous copies from memory that is not page-locked

@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <iterator>
+#include <sstream>
 
 #include "fake_cuda.h"
 
@@ -15,6 +16,15 @@ constexpr std::size_t GUARD = 256;  // bytes on either side
 constexpr unsigned char GUARD_BYTE = 0xA5, FRESH = 0xCB, GONE = 0xDD;
 
 }  // namespace
+
+State::State() {
+  const char* const told = std::getenv("FAKE_CUDA");
+  std::istringstream knobs_told(told == nullptr ? "" : told);
+  for (std::string knob; knobs_told >> knob;) {
+    const std::size_t equals = knob.find('=');
+    knobs.at(knob.substr(0, equals)) = std::stoll(knob.substr(equals + 1));
+  }
+}
 
 State* state = new State;
 thread_local std::vector<int> current;

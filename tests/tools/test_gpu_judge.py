@@ -3,46 +3,89 @@ section."""
 
 from __future__ import annotations
 
+import importlib.util
 import json
+import os
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
 
+from tests.cli.test_gpu import lacks_toolchain
 from tests.support.fake_cuda import FakeCuda, fake_cuda
-from tests.support.material import ROOT
+from tests.support.kernels import make_cubin
+from tests.support.material import ROOT, SMALL_DIR
 
 pytestmark = [pytest.mark.ci, pytest.mark.unsanitized]
 TOOL = ROOT / "tools" / "gpu_judge.py"
 MINI = ROOT / "tables" / "artifacts" / "toktier_mini" / "tokenizer.json"
-SECTIONS = ("machine", "compile", "cubins", "self_test", "corpora", "hostile", "timings", "bandwidth", "sanitizer")
+SECTIONS = (
+    "machine",
+    "compile",
+    "self_test",
+    "timings",
+    "corpora",
+    "hostile",
+    "bandwidth",
+    "cubins",
+    "certify",
+    "sanitizer",
+)
 
 
-def judged(tmp_path: Path, *arguments: str) -> dict[str, Any]:
-    out = tmp_path / "judged.json"
-    command = [sys.executable, str(TOOL), "--artifact", str(MINI), "--repeat", "1", "--out", str(out), *arguments]
-    subprocess.run(command, check=False, timeout=300, capture_output=True)
-    found: dict[str, Any] = json.loads(out.read_text())
+def command(tmp_path: Path, *arguments: str) -> list[str]:
+    out = str(tmp_path / "judged.json")
+    return [sys.executable, str(TOOL), "--artifact", str(MINI), "--repeat", "1", "--out", out, *arguments]
+
+
+def judged(tmp_path: Path, *arguments: str, driver: str = "") -> dict[str, Any]:
+    """`driver`: knobs of the fake one in the children."""
+    env = {**os.environ, "FAKE_CUDA": driver}
+    subprocess.run(command(tmp_path, *arguments), check=False, timeout=300, capture_output=True, env=env)
+    found: dict[str, Any] = json.loads((tmp_path / "judged.json").read_text())
     return found
 
 
-def test_every_section_answers(tmp_path: Path) -> None:
+def load_tool(path: Path) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def emulated(tmp_path: Path) -> list[str]:
+    """Arguments that name the fake driver and its kernels."""
     cuda: FakeCuda = fake_cuda()
     kernels = tmp_path / "emulated.cubin"
     kernels.write_bytes(cuda.image())
+    return ["--driver", cuda.path, "--cubin", str(kernels)]
+
+
+def test_every_section_answers(tmp_path: Path) -> None:
     corpus = tmp_path / "corpus.jsonl"
     corpus.write_text("".join(json.dumps(text) + "\n" for text in ("The boats, 14 of them.", "中文 and more") * 20))
     carried = tmp_path / "carried"
     carried.mkdir()
     (carried / "broken.cubin").write_bytes(b"no cubin")
     told = judged(
-        tmp_path, "--driver", cuda.path, "--cubin", str(kernels), "--cubins", str(carried),
+        tmp_path, *emulated(tmp_path), "--cubins", str(carried), "--artifact", str(SMALL_DIR / "gemma_like.json"),
         "--corpus", str(corpus), "--corpus-bytes", "20000", "--sizes", "4096", "16384",
     )  # fmt: skip
-    assert set(SECTIONS) <= set(told)
-    for name in ("machine", "compile", "self_test", "corpora", "hostile", "timings"):
+    assert (set(SECTIONS) <= set(told), told["complete"]) == (True, True)
+    for name in ("self_test", "corpora", "hostile", "timings"):
+        assert (told[name]["ok"], told[name]["problems"]) == (False, 1), told[name]
+        rows = told[name]["tokenizers"]["gemma_like.json"]
+        assert "no device can run it" in (
+            rows["problem"] if name in ("self_test", "timings") else rows["problem"]["problem"]
+        )
+    for name in ("machine", "compile", "bandwidth"):
         assert told[name]["ok"], told[name]
     assert told["machine"]["device"]["architecture"].startswith("sm_")
     assert told["self_test"]["tokenizers"][MINI.name]["problem"] is None
@@ -52,21 +95,97 @@ def test_every_section_answers(tmp_path: Path) -> None:
     assert row["device_texts"] > 0
     assert told["hostile"]["mismatches"] == 0
     sizes = told["timings"]["tokenizers"][MINI.name]
-    assert set(sizes) == {"4096", "16384"}
+    assert set(sizes) == {"4096", "16384", "faults"}
     assert {"h2d", "tt_facts", "tt_gather", "d2h"} <= set(sizes["4096"]["text"]["steps"])
+    assert {"host_ms", "stay_ms", "native_ms", "kernels_GBps"} <= set(sizes["16384"]["batch"])
+    assert {"h2d_GBps", "d2h_GBps", "d2d_GBps"} <= set(told["bandwidth"])
     assert (told["cubins"]["ok"], told["cubins"]["problems"]) == (False, 1)
     assert told["sanitizer"]["skipped"]
+    assert told["certify"]["skipped"]
 
 
 def test_without_a_driver_every_section_says_so_and_the_tool_ends(tmp_path: Path) -> None:
     told = judged(tmp_path, "--driver", str(tmp_path / "absent.so"), "--seconds", "60")
     assert not told["machine"]["ok"]
     assert "engine_identity" in told["machine"]  # what was told before it failed
-    for name in ("compile", "self_test", "hostile", "timings", "bandwidth"):
+    for name in ("compile", "bandwidth"):
         assert not told[name]["ok"]
         assert told[name]["problem"]
+    for name in ("self_test", "hostile", "timings"):
+        assert (told[name]["ok"], told[name]["problems"]) == (False, 1)
 
 
 def test_what_there_is_no_time_for_is_said(tmp_path: Path) -> None:
     told = judged(tmp_path, "--seconds", "0")
     assert all(told[name] == {"ok": False, "problem": "there was no time left"} for name in SECTIONS)
+
+
+def test_a_device_that_hangs_is_a_row(tmp_path: Path) -> None:
+    only = ("--only", "compile", "--only", "self_test", "--only", "bandwidth")
+    told = judged(tmp_path, *emulated(tmp_path), *only, driver="hang_from=0")
+    row = told["self_test"]["tokenizers"][MINI.name]
+    assert (told["self_test"]["ok"], told["self_test"]["problems"]) == (False, 1)
+    assert "did not end within" in row["problem"]
+    assert row["counters"]["last_fault"]["code"] == "hung"
+    assert told["bandwidth"]["ok"], told["bandwidth"]
+    assert told["complete"]
+
+
+PARTLY = """
+import json, os, signal, sys, time
+from pathlib import Path
+name = sys.argv[sys.argv.index("--section") + 1]
+work = Path(sys.argv[sys.argv.index("--work") + 1])
+(work / f"{name}.json").write_text(json.dumps({"told": 1, "ok": False, "unfinished": True}))
+print("last words", file=sys.stderr, flush=True)
+if name == "timings":
+    os.kill(os.getpid(), signal.SIGSEGV)
+os.fork()  # as a tool that starts others does
+time.sleep(600)
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "problem"), [("corpora", "it did not end within 2 s"), ("timings", "its process ended with -11")]
+)
+def test_a_section_that_breaks_off_has_told_what_it_knew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, problem: str
+) -> None:
+    judge = load_tool(TOOL)
+    child = tmp_path / "child.py"
+    child.write_text(PARTLY)
+    monkeypatch.setattr(judge, "CHILD", child)
+    monkeypatch.setattr(sys, "argv", ["gpu_judge.py"])
+    told = judge.run_section(name, 2.0, tmp_path)
+    assert (told["told"], told["ok"], told["problem"]) == (1, False, problem)
+    assert told["stderr"] == "last words\n"
+
+
+def test_whoever_ends_it_gets_what_there_is(tmp_path: Path) -> None:
+    env = {**os.environ, "FAKE_CUDA": "hang_from=0"}
+    judge = subprocess.Popen(command(tmp_path, *emulated(tmp_path)), stderr=subprocess.DEVNULL, env=env)
+    out = tmp_path / "judged.json"
+    while not out.exists() or not json.loads(out.read_text())["compile"]["ok"]:
+        time.sleep(0.1)
+        assert judge.poll() is None
+    judge.send_signal(signal.SIGTERM)
+    assert judge.wait(30) == 1
+    told = json.loads(out.read_text())
+    assert not told["complete"]
+    assert told["machine"]["ok"]
+    assert told["timings"] == {"ok": False, "problem": "its turn did not come"}
+
+
+@pytest.mark.skipif(not lacks_toolchain(), reason="this host has a CUDA toolkit of its own")
+def test_kernels_that_were_brought_serve_where_none_can_be_compiled(tmp_path: Path) -> None:
+    carried = tmp_path / "carried"
+    carried.mkdir()
+    for architecture in ("sm_80", "sm_90"):
+        (carried / f"{architecture}.cubin").write_bytes(make_cubin(architecture))
+    driver = ("--driver", fake_cuda().path)
+    told = judged(tmp_path, *driver, "--cubins", str(carried), "--only", "compile", "--only", "cubins")
+    assert told["compile"]["refused"]
+    assert told["compile"]["carried"]["file"] == "sm_90.cubin"
+    assert not told["compile"]["ok"]
+    assert told["cubins"]["cubins"]["sm_90.cubin"]["problem"] is None
+    assert list(told["cubins"]["cubins"]) == ["sm_90.cubin"]
