@@ -163,11 +163,9 @@ class PrefixCache:
         return lookup.encoding(self._name)
 
     def _ask(self, second: SecondLevel, lookup: PrefixLookup) -> None:
-        keys = lookup.open_keys()
-        if not keys:
-            return
-        found = second.lookup(keys[:MAX_KEYS])
-        if found is not None:
+        keys = lookup.open_keys()[:MAX_KEYS]
+        found = second.lookup(keys) if keys else None
+        if found is not None and 0 <= found[0] < len(keys):
             lookup.adopt(*found)
 
     def _is_cacheable_now(self) -> bool:
