@@ -38,7 +38,7 @@ LAYERS: list[set[str]] = [
     {"toktier.routing"},
     {"toktier.serving"},
     {"toktier.tokenizer"},
-    {"toktier.gpu_loading"},
+    {"toktier.gpu_loading", "toktier.third_party_loading"},
     {"toktier.load_arguments", "toktier.opening"},
     {"toktier.api"},
     {"toktier"},

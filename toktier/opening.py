@@ -12,7 +12,7 @@ import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from toktier import diagnostics_ring, gpu_loading
+from toktier import diagnostics_ring, gpu_loading, third_party_loading
 from toktier._native import Program
 from toktier.backends.fast_cpu import FastCpuBackend
 from toktier.backends.hf import ArtifactSource, HfBackend
@@ -30,7 +30,7 @@ from toktier.labels import quoted, shown_path
 from toktier.program.store import ProgramInfo, load_or_compile
 from toktier.routing.plan import Plan, ProgramFacts, Request, plan
 from toktier.routing.probe import probe
-from toktier.routing.vocabulary import BackendId, Device
+from toktier.routing.vocabulary import THIRD_PARTY, BackendId, Device
 from toktier.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
@@ -52,7 +52,8 @@ def open_tokenizer(
     """`sha256`: of the file, where the caller has verified it. `quiet`: warnings were given before."""
     native: FastCpuBackend | None = None
     info: ProgramInfo | None = None
-    seen = probe(request.gpu_delivery, look_for_gpu=not request.gpu_disabled and request.device is not Device.CPU)
+    look_for_gpu = not request.gpu_disabled and request.device is not Device.CPU
+    seen = probe(request.gpu_delivery, look_for_gpu=look_for_gpu, backend=request.backend)
     unidentified = resolution.get("not_admitted_because")
     # Only load() found the family's own bytes; a repository's, or a merged file, may be others.
     own = resolution["family"] and "basis" not in resolution and not (resolution.get("side_file") or {}).get("merged")
@@ -90,9 +91,13 @@ def open_tokenizer(
         )
 
     decided = plan(seen, request, facts, admit())
+    source = ArtifactSource(path, facts.artifact_sha256, name)
+    reference = HfBackend(source)
+    third_party = None
+    if decided.serves in THIRD_PARTY:
+        decided, third_party = third_party_loading.opened(decided, source, native, reference)
     if decided.refusal is not None:
         raise decided.refusal
-    reference = HfBackend(ArtifactSource(path, facts.artifact_sha256, name))
     if native is None:
         reference.load()  # a file that the reference cannot load either is refused now, not at the first text
     _report_side_file(resolution, native or reference)
@@ -115,6 +120,7 @@ def open_tokenizer(
         gpu=gpu,
         prefix_cache=keeping.prefix_cache,
         quiet=quiet,
+        third_party=third_party,
     )
 
 

@@ -1,8 +1,8 @@
 """Tokenizer: one tokenizer.json, ready to encode and decode, by the engine that the plan chose.
 
 `encode`, `encode_batch` and `count` are the native type's own methods; they come here (`_encode_routed` and its
-siblings) only when the reference serves or an argument needs more than the engine. Not here: choosing the engine
-(`toktier.routing`), finding and compiling the file (`toktier.api`).
+siblings) only when the reference or a third-party engine serves, or an argument needs more than the engine. Not here:
+choosing the engine (`toktier.routing`), finding and compiling the file (`toktier.api`).
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from toktier.cache.setting import PrefixCacheSetting
     from toktier.routing.gpu_route import GpuRoute
     from toktier.routing.plan import Plan
+    from toktier.routing.third_party_route import ThirdPartyRoute
     from toktier.serving.encoder import Traits
     from toktier.sessions.live import Live
     from toktier.sessions.open_sessions import OpenSessions
@@ -61,13 +62,15 @@ class Tokenizer(EncoderBase, AsyncCalls):
         store: Store | None = None,
         lookup: str = "auto",
         gpu: GpuRoute | None = None,
+        third_party: ThirdPartyRoute | None = None,
         prefix_cache: PrefixCacheSetting | None = None,
         quiet: bool = False,
     ) -> None:
         """`native`: None when the file did not compile. `program` and `resolution`: facts for `explain`. `recipe`: a
         function and arguments that open the same file again, for pickles. `store`: of named sessions, and of what
-        look-ups find; `lookup`: whether encode() asks it. `gpu`: the way of long texts, where the plan has one.
-        `prefix_cache`: what was asked for; `quiet`: without a warning where it cannot be."""
+        look-ups find; `lookup`: whether encode() asks it. `gpu`: the way of long texts, where the plan has one;
+        `third_party`: that of all texts, where the plan has such an engine serve. `prefix_cache`: what was asked for;
+        `quiet`: without a warning where it cannot be."""
         serving_native = plan.serves in (BackendId.FAST_CPU, BackendId.GPU) and native is not None
         looks_up = store is not None and lookup == "auto"
         uncached = None if prefix_cache is None else prefix_cache.off_because(serving_native, gpu is not None)
@@ -78,11 +81,13 @@ class Tokenizer(EncoderBase, AsyncCalls):
             min(from_bytes, default=0),
             0 if gpu is None else gpu.min_bytes,
         )
-        self._loaded_plan, self._gpu = plan, gpu
+        self._loaded_plan, self._gpu, self._third_party = plan, gpu, third_party
         self._native, self._reference = native, reference
         self._facts = native or reference  # of the vocabulary: a program knows them even while the reference serves
         self._names = reference if native is None or not native.names_ids else native
-        self._serving: FastCpuBackend | HfBackend = native if serving_native and native is not None else reference
+        self._serving: FastCpuBackend | ThirdPartyRoute | HfBackend = third_party or reference
+        if serving_native and native is not None:
+            self._serving = native
         self._program, self._resolution, self._recipe = program, resolution, recipe
         self._store, self._lookup = store, lookup
         self._open_sessions: OpenSessions | None = None
@@ -95,7 +100,7 @@ class Tokenizer(EncoderBase, AsyncCalls):
         self._uncached_because = uncached
         self._prefix_cache: PrefixCache | None = None
         if prefix_cache is not None and uncached is None:
-            self._prefix_cache = prefix_cache.over(self if serving_native else _ReferenceParts(self), warn=not quiet)
+            self._prefix_cache = prefix_cache.over(self if serving_native else _Parts(self), warn=not quiet)
         on = self._prefix_cache is not None and self._prefix_cache.enabled
         self._caching = self._prefix_cache if on else None  # one that is off would only call back
 
@@ -129,11 +134,14 @@ class Tokenizer(EncoderBase, AsyncCalls):
                     self._gpu_calls_seen = self.native_calls[0]
                     return encoding
             return self._encode_here(text, add_special_tokens, plain=plain)
-        if self._caching is not None and lookup != "off" and not plain:
-            encoding = self._caching.encode(text, add_special_tokens)
+        caching = self._caching if lookup != "off" and not plain else None
+        if caching is not None and self._third_party is not None:
+            return self._third_party.encode(text, add_special_tokens, plain, self._counters, caching)
+        if caching is not None:
+            encoding = caching.encode(text, add_special_tokens)
             self._counters.encoded(BackendId.HF, 1, self._fallback)
             return encoding
-        return self._encode_by_reference(text, add_special_tokens, plain)
+        return self._encode_elsewhere(text, add_special_tokens, plain)
 
     def _encode_with_store(self, text: Text, add_special_tokens: bool, store: Store) -> Encoding:
         from toktier.sessions import prefixes
@@ -141,9 +149,12 @@ class Tokenizer(EncoderBase, AsyncCalls):
         utf8 = (text if isinstance(text, str) else text_of(text)).encode("utf-8", "surrogatepass")
         if len(utf8) < LOOKUP_FROM or self._serving.changes_length:
             return self._encode_here(text, add_special_tokens)
-        return prefixes.encode(text, utf8, add_special_tokens, self, self._new_live, self._session_fingerprint, store)
+        return prefixes.encode(text, utf8, add_special_tokens, self, self._new_live, self.ids_identity, store)
 
-    def _encode_by_reference(self, text: Text, add_special_tokens: bool, plain: bool) -> Encoding:
+    def _encode_elsewhere(self, text: Text, add_special_tokens: bool, plain: bool) -> Encoding:
+        """By what serves in place of the native engine."""
+        if self._third_party is not None:
+            return self._third_party.encode(text, add_special_tokens, plain, self._counters)
         encoding = self._reference.encode(text, add_special_tokens, plain)
         self._counters.encoded(BackendId.HF, 1, self._fallback)
         return encoding
@@ -158,6 +169,8 @@ class Tokenizer(EncoderBase, AsyncCalls):
                 self._gpu_calls_seen = self.native_calls[0]
                 return encodings
             return self._encode_batch_here(given, add_special_tokens, workers=workers, plain=plain)
+        if self._third_party is not None:
+            return self._third_party.encode_batch(texts, add_special_tokens, plain, workers, self._counters)
         batch = self._reference.encode_batch(texts, add_special_tokens, plain, workers)
         self._counters.encoded(BackendId.HF, len(batch), self._fallback)
         return batch
@@ -169,6 +182,8 @@ class Tokenizer(EncoderBase, AsyncCalls):
                 return self._count_here(text, add_special_tokens, plain=plain)
             self._gpu_calls_seen = self.native_calls[0]
             return len(encoding)
+        if self._third_party is not None:
+            return len(self._third_party.encode(text, add_special_tokens, plain, self._counters))
         count = self._reference.count(text, add_special_tokens, plain)
         self._counters.encoded(BackendId.HF, 1, self._fallback)
         return count
@@ -192,7 +207,8 @@ class Tokenizer(EncoderBase, AsyncCalls):
         Where `allow_special` is False (what a user wrote), special added tokens are ordinary text; where it is True
         (what a template wrote), they count. No token spans a border, as when the parts were encoded one by one; no
         template is added. Offsets are code points of all texts joined. Raises UnsupportedConfig when the file stores
-        truncation or padding, which have no meaning for parts.
+        truncation or padding, which have no meaning for parts. A third-party engine gives its own answer, without
+        offsets, or raises UnsupportedConfig where it has none (docs/backends.md).
         """
         if self._serving.changes_length:
             raise UnsupportedConfig(
@@ -200,6 +216,8 @@ class Tokenizer(EncoderBase, AsyncCalls):
                 details={"artifact_sha256": self.artifact_sha256},
                 remedy="encode whole texts, or remove truncation and padding from the file",
             )
+        if self._third_party is not None:
+            return self._third_party.encode_segments(segments, self._counters)
         ids = array("I")
         offsets: list[tuple[int, int]] = []
         tokens: list[str] = []
@@ -228,7 +246,8 @@ class Tokenizer(EncoderBase, AsyncCalls):
         """
         native = self._native if self._serving is self._native else None
         if native is None:
-            program, reason = None, "the reference serves, which takes whole texts"
+            by = "the reference" if self._third_party is None else self._third_party.id.value
+            program, reason = None, f"{by} serves, which takes whole texts"
         elif native.changes_length:
             program, reason = None, "the tokenizer.json stores truncation or padding, which are of whole texts"
         else:
@@ -276,19 +295,15 @@ class Tokenizer(EncoderBase, AsyncCalls):
                 )
             with self._guard.lock:
                 if self._open_sessions is None:
-                    self._open_sessions = OpenSessions(self._new_live, self._session_fingerprint, self._store)
+                    self._open_sessions = OpenSessions(self._new_live, self.ids_identity, self._store)
         return self._open_sessions
-
-    @property
-    def _session_fingerprint(self) -> str:
-        return self.fingerprint or f"sha256:{self.artifact_sha256}"
 
     def _new_live(self) -> Live:
         from toktier.sessions.live import NativeLive, ReferenceLive
 
         if self._serving is self._native:
             return NativeLive(self)
-        return ReferenceLive(lambda text, add: self._encode_by_reference(text, add, False))
+        return ReferenceLive(lambda text, add: self._encode_elsewhere(text, add, False), self._serving.id.value)
 
     def _encode_in_session(self, text: Text, add_special_tokens: bool, session: str | Session, plain: bool) -> Encoding:
         if plain:
@@ -303,10 +318,10 @@ class Tokenizer(EncoderBase, AsyncCalls):
 
         if not isinstance(session, Session):
             raise TypeError(f"session must be a name or a Session, not {type(session).__name__}")
-        if session.fingerprint != self._session_fingerprint:
+        if session.fingerprint != self.ids_identity:
             raise SessionStateMismatch(
                 "the session is of a tokenizer with another fingerprint",
-                details={"expected": self._session_fingerprint, "found": session.fingerprint},
+                details={"expected": self.ids_identity, "found": session.fingerprint},
                 remedy="use the tokenizer that made it",
             )
         return session.present(text, add_special_tokens)
@@ -352,7 +367,8 @@ class Tokenizer(EncoderBase, AsyncCalls):
         """Incremental decoding, equal to `tokenizers.decoders.DecodeStream`, default for special tokens included.
         `prompt`: ids that came before and whose text was already shown."""
         decode = self._decoder(skip_special_tokens)
-        tail = None if self._native is None else self._native.tail_rule(decode)
+        by_others = self._third_party is not None and self._third_party.decodes  # nothing is known of how
+        tail = None if self._native is None or by_others else self._native.tail_rule(decode)
         # Which special tokens the reference passes over is its own affair where it decodes: it differs by version.
         passes_over = skip_special_tokens and self._native_decodes
         specials = frozenset(self._facts.special_tokens.values()) if passes_over else frozenset()
@@ -381,7 +397,11 @@ class Tokenizer(EncoderBase, AsyncCalls):
                 return text
 
             return decode_natively
-        reason = Reason.DECODE_REFERENCE if self._serving is self._native else self._fallback
+        third_party = self._third_party
+        if third_party is not None and third_party.decodes:
+            return lambda ids: third_party.decode(ids_of(ids), skip_special_tokens, self._counters)
+        left = self._serving is self._native or third_party is not None
+        reason = Reason.DECODE_REFERENCE if left else self._fallback
 
         def decode(ids: Iterable[int]) -> str:
             text = self._reference.decode(ids_of(ids), skip_special_tokens)
@@ -422,10 +442,18 @@ class Tokenizer(EncoderBase, AsyncCalls):
 
     def prefix_cache_facts(self) -> Facts:
         """What decides where a prefix cache may cut the texts of this tokenizer: `toktier.cache.PrefixCache` asks."""
-        namespace = f"toktier:{self._session_fingerprint}"
-        if self._native is not None and self._serving is self._native:
+        namespace = f"toktier:{self.ids_identity}"
+        if self._native is not None and self._serving is not self._reference:
             return self._native.prefix_cache_facts(namespace)
         return facts_of_reference(self._reference.load(), namespace)
+
+    @property
+    def ids_identity(self) -> str:
+        """What sessions and caches of ids go by: tokenizers with the same one give the same ids. The fingerprint, or
+        the digest of a file beyond the compiler; of a third-party engine its name and version with that digest."""
+        if self._third_party is not None:
+            return self._third_party.identity
+        return self.fingerprint or f"sha256:{self.artifact_sha256}"
 
     def explain(self, summary: bool = False) -> dict[str, Any]:
         """What serves and why, and what happened since loading: `docs/routing.md` names the members."""
@@ -460,6 +488,7 @@ class Tokenizer(EncoderBase, AsyncCalls):
             0 if gpu is None else gpu.texts,
             {} if gpu is None else gpu.fallen,
             gpu is not None and gpu.texts > 0 and texts == self._gpu_calls_seen,
+            None if self._third_party is None else self._third_party.last,
         )
 
     def _sessions_facts(self) -> dict[str, Any]:
@@ -485,14 +514,14 @@ class Tokenizer(EncoderBase, AsyncCalls):
         return self
 
 
-class _ReferenceParts:
-    """The reference as a prefix cache gives it parts of texts, which count as no texts."""
-
-    backend_name = BackendId.HF.value
+class _Parts:
+    """What serves in place of the native engine as a prefix cache gives it parts of texts, which count as no texts."""
 
     def __init__(self, tokenizer: Tokenizer) -> None:
+        third_party = tokenizer._third_party
         self.prefix_cache_facts = tokenizer.prefix_cache_facts
-        self._reference = tokenizer._reference
+        self._engine = tokenizer._reference if third_party is None else third_party.backend
+        self.backend_name = self._engine.id.value
 
     def encode(self, text: Text, add_special_tokens: bool = False) -> Encoding:
-        return self._reference.encode(text, add_special_tokens, False)
+        return self._engine.encode(text, add_special_tokens, False)

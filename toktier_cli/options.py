@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from toktier import Tokenizer
 
 
-def _one_of(*names: str) -> str:
+def one_of(*names: str) -> str:
+    """The help of an option that takes one of these."""
     return f"{', '.join(names[:-1])} or {names[-1]}."
 
 
@@ -31,9 +32,9 @@ Family = Annotated[
     typer.Option("--family", "-f", metavar="FAMILY", help="A pinned family, or a path to a tokenizer.json."),
 ]
 File = Annotated[str | None, typer.Option("--file", metavar="PATH", help="A tokenizer.json.")]
-Policy = Annotated[str, typer.Option(metavar="POLICY", help=_one_of(*RoutingPolicy))]
-DeviceOption = Annotated[str, typer.Option("--device", metavar="DEVICE", help=_one_of(*Device))]
-Backend = Annotated[str | None, typer.Option("--tokenizer", metavar="BACKEND", help=_one_of(AUTO, *BackendId))]
+Policy = Annotated[str, typer.Option(metavar="POLICY", help=one_of(*RoutingPolicy))]
+DeviceOption = Annotated[str, typer.Option("--device", metavar="DEVICE", help=one_of(*Device))]
+Backend = Annotated[str | None, typer.Option("--tokenizer", metavar="BACKEND", help=one_of(AUTO, *BackendId))]
 NoFallback = Annotated[
     bool, typer.Option("--no-tokenizer-fallback", help="An error where the reference would have to serve.")
 ]

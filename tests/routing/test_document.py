@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ import toktier
 from tests.support.material import ROOT, small_tokenizers
 from toktier.routing import vocabulary as v
 from toktier.routing.plan import ProgramFacts, Request, plan
-from toktier.routing.probe import OpenedGpu, ProbeFacts, Problem
+from toktier.routing.probe import OpenedGpu, ProbeFacts, Problem, ThirdPartyFacts
 
 PAGE = (ROOT / "docs" / "routing.md").read_text(encoding="utf-8")
 
@@ -28,9 +29,13 @@ def test_no_reason_code_that_does_not_exist() -> None:
 def test_every_gate_and_certified_version_is_there() -> None:
     lost = OpenedGpu(self_tested=True, problem=Problem("execution", v.Reason.EXEC_FAULT, "it is lost"))
     facts = ProbeFacts("0.23.3", gpu_backend=True, gpu_count=1, gpu_delivery=v.GpuDelivery.JIT, gpu=lost)
-    gates = plan(facts, Request(), ProgramFacts("00")).gates
+    refused = Problem("file", v.Reason.BACKEND_REFUSED_FILE, "it cannot load the file")
+    others = replace(facts, third_party=ThirdPartyFacts(v.BackendId.FASTOKENS, "1", refused))
+    named = Request(backend=v.BackendId.FASTOKENS)
+    gates = [*plan(facts, Request(), ProgramFacts("00")).gates, *plan(others, named, ProgramFacts("00")).gates]
     names = {gate.name for gate in gates if gate.backend is not v.BackendId.HF} | {"kernels"}
-    rows = {line.split("|")[1].split()[0] for line in PAGE.splitlines() if re.match(r"\| \w+( \(gpu\))? \| `R_", line)}
+    row = re.compile(r"\| (\w+)( \((gpu|third party)\))? \| `R_")
+    rows = {found[1] for line in PAGE.splitlines() if (found := row.match(line))}
     assert rows == names
     assert ", ".join(v.CERTIFIED_REFERENCE_VERSIONS) in PAGE
 

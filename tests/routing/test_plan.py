@@ -10,11 +10,12 @@ import pytest
 from toktier import errors
 from toktier.evidence.admission import Admission, Finding
 from toktier.routing.plan import REGISTRY_ABSENT, Plan, ProgramFacts, Request, plan
-from toktier.routing.probe import OpenedGpu, ProbeFacts, Problem
+from toktier.routing.probe import OpenedGpu, ProbeFacts, Problem, ThirdPartyFacts
 from toktier.routing.vocabulary import (
     CERTIFIED_REFERENCE_VERSIONS,
     CERTIFYING,
     POLICIES,
+    THIRD_PARTY,
     BackendId,
     Device,
     GpuDelivery,
@@ -28,7 +29,7 @@ P, R = RoutingPolicy, Reason
 # Reasons that no plan gives: they arise when a text is decoded or encoded.
 AT_RUN_TIME = {
     R.DECODE_REFERENCE, R.SESSION_NO_SAFE_CUT, R.INPUT_BELOW_GPU_THRESHOLD, R.INPUT_NORMALIZED, R.GPU_MALFORMED,
-    R.GPU_ADDED_OVERLAP, R.GPU_ADDED_FLAGS, R.GPU_GIANT_PIECE,
+    R.GPU_ADDED_OVERLAP, R.GPU_ADDED_FLAGS, R.GPU_GIANT_PIECE, R.BACKEND_FORKED,
 }  # fmt: skip
 
 HERE = ProbeFacts(reference_version="0.23.3")
@@ -54,6 +55,19 @@ UNSUITABLE = replace(COMPILED, gpu_unsuitable="its model falls back to bytes")
 REFUSED = ProgramFacts("ab" * 32, unsupported=("model.type", "WordPiece", "model.type = WordPiece is beyond"))
 
 UNKNOWN = ProgramFacts("ab" * 32, fingerprint="cd" * 32, unidentified="no table names these bytes")
+
+
+CANNOT = Problem("file", R.BACKEND_REFUSED_FILE, "it cannot load the file")
+
+
+def third_party(
+    facts: ProbeFacts, backend: BackendId | None, version: str | None = "1.0", problem: Problem | None = None
+) -> ProbeFacts:
+    """An engine of others that was named, installed or not, before or after it saw the file."""
+    if backend not in THIRD_PARTY:
+        return facts
+    assert backend is not None
+    return replace(facts, third_party=ThirdPartyFacts(backend, version, problem))
 
 
 def known(statuses: dict[BackendId, Status], reason: Reason | None = None) -> Admission:
@@ -263,12 +277,20 @@ def all_plans() -> list[Plan]:
         ([NO_KERNELS, WITH_GPU, with_gpu()], [COMPILED, UNSUITABLE], [CERTIFIED, UNLISTED, ELSEWHERE, GPU_ONLY]),
         (problems, [COMPILED], [CERTIFIED, UNLISTED]),
     ]
-    asked = itertools.product(RoutingPolicy, [None, *BackendId], Device, [True, False], [True, False])
+    asked = itertools.product(RoutingPolicy, [None, GPU, CPU, HF], Device, [True, False], [True, False])
     requests = [Request(*each) for each in asked]
-    return [
+    own = [
         plan(seen, each, program, admission)
         for facts, programs, admissions in combined
         for seen, program, admission, each in itertools.product(facts, programs, admissions, requests)
+    ]
+    others = itertools.product(
+        [HERE, NONE, WITH_GPU], [None, "1.0"], [None, CANNOT], [COMPILED, REFUSED], [ABSENT, CERTIFIED], RoutingPolicy,
+        [*THIRD_PARTY, None, CPU], [True, False],
+    )  # fmt: skip
+    return own + [
+        plan(third_party(seen, backend, version, problem), request(policy, backend=backend, fallback=fallback), *about)
+        for seen, version, problem, *about, policy, backend, fallback in others
     ]
 
 
@@ -295,8 +317,10 @@ def test_laws_over_all_small_facts() -> None:
         assert list(p.chain) == sorted(p.chain, key=order.index)
         if p.request.backend is not None:
             assert order.index(p.serves) >= order.index(p.request.backend)
-        # every backend above the serving one has a reason
-        above = {b for b in order if order.index(b) < order.index(p.serves)}
+        # every backend above the serving one has a reason; an engine of others where it was named, and no gates else
+        judged = {b for b in order if b not in THIRD_PARTY or b is p.request.backend}
+        assert {gate.backend for gate in p.gates} == judged
+        above = {b for b in judged if order.index(b) < order.index(p.serves)}
         assert above <= {gate.backend for gate in p.closed}
         # a GPU leans on the CPU engine, and serves no kernels of which nothing is known
         if p.serves is GPU:
@@ -309,6 +333,18 @@ def test_laws_over_all_small_facts() -> None:
                 assert R.KERNEL_DIGEST_MISMATCH in {gate.reason for gate in p.waivers}
             if p.admission is ELSEWHERE:
                 assert p.request.policy in (P.SUPPORTED, P.EXPERIMENTAL)
+        # an engine of others: named, under policy experimental, installed, as a waiver, and without the guarantee
+        if p.serves in THIRD_PARTY:
+            assert p.request.backend is p.serves
+            assert p.request.policy is P.EXPERIMENTAL
+            assert p.facts.third_party == ThirdPartyFacts(p.serves, "1.0")
+            assert [gate.name for gate in p.waivers] == ["registry"]
+            assert p.status is Status.EXPERIMENTAL
+            assert not p.exact_id_guarantee
+            continue
+        # where one was named and does not serve, the reference does, and no accelerated backend
+        if p.request.backend in THIRD_PARTY:
+            assert p.serves is HF
         # nothing accelerated without a program, and without a certified reference only as a reported waiver
         if p.serves is not HF:
             assert p.program.unsupported is None
@@ -322,6 +358,47 @@ def test_laws_over_all_small_facts() -> None:
             assert POLICIES[p.request.policy].reference_may_serve
             assert p.involuntary.reason is not None
     assert seen == set(Reason) - AT_RUN_TIME, "a reason code of the plan that no fact produces"
+
+
+@pytest.mark.parametrize("backend", THIRD_PARTY)
+def test_what_is_said_where_an_engine_of_others_does_not_serve(backend: BackendId) -> None:
+    named = request(backend=backend)
+    closed = plan(third_party(HERE, backend), named, COMPILED)
+    assert closed.involuntary is not None
+    assert (closed.involuntary.backend, closed.involuntary.reason) == (backend, R.UNCERTIFIED_ARTIFACT)
+    assert closed.mend == 'policy="experimental", or --policy experimental'
+    absent = plan(third_party(HERE, backend, None), replace(named, policy=P.EXPERIMENTAL), COMPILED)
+    assert absent.involuntary is not None
+    assert absent.involuntary.reason is R.BACKEND_UNAVAILABLE
+    assert absent.mend == f"pip install {backend.value}"
+    serves = plan(third_party(HERE, backend), replace(named, policy=P.EXPERIMENTAL), COMPILED)
+    assert serves.serves is backend
+    refused = serves.without(CANNOT)
+    assert (refused.serves, refused.mend) == (HF, None)
+    assert refused.involuntary is not None
+    assert refused.involuntary.summary == CANNOT.text
+
+
+@pytest.mark.parametrize("backend", THIRD_PARTY)
+@pytest.mark.parametrize(
+    ("policy", "fallback", "version", "problem", "error"),
+    [
+        (P.CERTIFIED, False, "1.0", None, errors.ConfigInvalid),
+        (P.SUPPORTED, False, "1.0", None, errors.ConfigInvalid),
+        (P.REQUIRE_ACCELERATED, True, "1.0", None, errors.ConfigInvalid),
+        (P.REFERENCE, False, "1.0", None, errors.ConfigInvalid),
+        (P.EXPERIMENTAL, False, None, None, errors.BackendUnavailable),
+        (P.EXPERIMENTAL, False, "1.0", CANNOT, errors.BackendUnavailable),
+    ],
+)
+def test_an_engine_of_others_or_an_error(
+    backend: BackendId, policy: P, fallback: bool, version: str | None, problem: Problem | None, error: type[Exception]
+) -> None:
+    asked = request(policy, backend=backend, fallback=fallback)
+    refusal = plan(third_party(HERE, backend, version, problem), asked, COMPILED, CERTIFIED).refusal
+    assert type(refusal) is error
+    assert backend.value in refusal.message
+    assert refusal.remedy
 
 
 def test_it_is_pure() -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from toktier.routing import probe as probe_module
-from toktier.routing.probe import _reference_version, gpu_count, probe
+from toktier.routing.probe import gpu_count, installed_version, probe
 from toktier.routing.vocabulary import GpuDelivery
 
 INSTALLED = version("tokenizers")
@@ -71,7 +71,7 @@ def test_a_loaded_module_speaks_for_itself(monkeypatch: pytest.MonkeyPatch) -> N
     import tokenizers
 
     monkeypatch.setattr(tokenizers, "__version__", "9.9.9")
-    assert _reference_version() == "9.9.9"
+    assert installed_version("tokenizers") == "9.9.9"
 
 
 def test_a_host_without_a_device_pays_for_one_look(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

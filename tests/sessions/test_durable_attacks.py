@@ -43,7 +43,7 @@ def tokenizer() -> Tokenizer:
 def named(place: Path | str, name: str = "chat", keep_text: bool = False) -> DurableSession:
     """As another process has it, of a store of its own."""
     tok = tokenizer()
-    stored = open_store(place, resolve_settings()).open(name, tok._session_fingerprint, keep_text=keep_text)
+    stored = open_store(place, resolve_settings()).open(name, tok.ids_identity, keep_text=keep_text)
     return DurableSession(tok._new_live, stored, name)
 
 

@@ -11,13 +11,14 @@ import hashlib
 import os
 import threading
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from toktier import storage
 from toktier._native import Encoding, EncodingBatch, text_of
+from toktier.backends.foreign_errors import foreign_errors
 from toktier.backends.text import Text
 from toktier.errors import (
     ArtifactHashMismatch,
@@ -25,7 +26,6 @@ from toktier.errors import (
     BackendExecutionFault,
     BackendUnavailable,
     NotATokenizer,
-    ToktierError,
     UnsupportedConfig,
 )
 from toktier.routing.vocabulary import BackendId
@@ -185,19 +185,6 @@ def _encoding(encoding: tokenizers.Encoding) -> Encoding:
     return Encoding.from_ids(encoding.ids, offsets=encoding.offsets, tokens=encoding.tokens, backend="hf")
 
 
-@contextmanager
-def _reference_errors(what: str) -> Iterator[None]:
-    """Around a call of the reference: it raises bare exceptions, and panics that are no Exception."""
-    try:
-        yield
-    except ToktierError:
-        raise
-    except BaseException as error:
-        if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
-            raise
-        message = " ".join(str(error).split())[:300]
-        raise BackendExecutionFault(
-            f"the reference failed to {what}: {message}",
-            details={"backend": "hf", "reference": message, "exception": type(error).__name__},
-            remedy="the file and this version of tokenizers do not go together for this input",
-        ) from None
+def _reference_errors(what: str) -> AbstractContextManager[None]:
+    remedy = "the file and this version of tokenizers do not go together for this input"
+    return foreign_errors(BackendId.HF.value, "the reference", what, remedy, key="reference")

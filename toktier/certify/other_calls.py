@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from toktier.certify.subject import Subject
     from toktier.certify.tally import Tally
 
-NATIVE_DECODER = "native"  # what `explain` says where the engine decodes
+OWN_DECODERS = ("native", "third_party")  # what `explain` says where the backend under test decodes
 
 
 COMPARED = "compared"
@@ -30,8 +30,8 @@ def decoding_of(subject: Subject) -> str:
     compare."""
     if subject.on_device:
         return "of the engine on the CPU"
-    native = subject.tokenizer.explain(summary=True)["decode"] == NATIVE_DECODER
-    return COMPARED if native else "left to the reference"
+    own = subject.tokenizer.explain(summary=True)["decode"] in OWN_DECODERS
+    return COMPARED if own else "left to the reference"
 
 
 def named(text: str) -> str:

@@ -146,15 +146,20 @@ def make_plan(
     explained = subject.tokenizer.explain()
     if explained["backend"] != subject.backend.value:
         _ = subject.program_file  # says what the compiler does not know, where that is the reason
+        gate = next((g for g in explained["gates"] if g["backend"] == subject.backend.value and not g["open"]), None)
+        why = "" if gate is None else f": {gate['summary']}"
         raise BackendUnavailable(
             f"{subject.backend.value} is to be certified and would not serve {shown(name)}: "
-            f"{explained['backend']} would",
+            f"{explained['backend']} would{why}",
             details={"backend": subject.backend.value, "serves": explained["backend"]},
             remedy="toktier inspect FILE shows which gate closed",
         )
     plans = []
     for suite in suites:
-        plans.append(suite.plan(subject, level, seed))
+        if suite.of_tables and subject.third_party is not None:
+            plans.append(SuitePlan(0, why="it is about tables that an engine of others does not read"))
+        else:
+            plans.append(suite.plan(subject, level, seed))
         planned()
     document: dict[str, Any] = {
         "schema": SCHEMA,
@@ -178,6 +183,11 @@ def make_plan(
     }
     if subject.kernels is not None:
         document["kernels"] = subject.kernels.to_dict()
+    if subject.third_party is not None:
+        document["third_party"] = {
+            "distribution": subject.backend.value,
+            "version": explained["probe"]["third_party"]["version"],
+        }
     document["digest"] = document_digest(TAG_CERTIFY_PLAN, document)
     return Prepared(Plan(document), subject, tuple(suites), tuple(plans))
 

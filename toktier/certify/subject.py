@@ -2,7 +2,8 @@
 
 Made once in every process that runs blocks. The backend is asked for by name and may hand a text to the reference only
 visibly: every encoding carries who made it, and `Tally` counts. A device is compared through its own engine (`device`).
-Not here: what is compared (`tally`, `suites/`).
+An engine of others is a third-party backend that the caller named: it follows none of the tables, knows no offsets, and
+has whatever `THIRD_PARTY` says. Not here: what is compared (`tally`, `suites/`).
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from toktier.program.file import ProgramFile, read_program
 from toktier.program.meta import read_meta
 from toktier.program.token_automaton import TokenAutomaton, build_token_automaton
 from toktier.program.tokenizer_json import TokenizerSpec, read_tokenizer
-from toktier.routing.vocabulary import BackendId, Compared
+from toktier.routing.vocabulary import THIRD_PARTY, BackendId, Compared, ThirdPartyRule
 
 if TYPE_CHECKING:
     import tokenizers
@@ -101,7 +102,21 @@ class Subject:
     @property
     def on_device(self) -> bool:
         """What is compared are kernels."""
-        return self.backend is not Compared.FAST_CPU
+        return self.backend in (Compared.GPU, Compared.EMULATOR)
+
+    @property
+    def third_party(self) -> ThirdPartyRule | None:
+        """What the engine of others under test can do; None: it is one of this package."""
+        return None if self.backend is Compared.EMULATOR else THIRD_PARTY.get(BackendId(self.backend.value))
+
+    @property
+    def gives_offsets(self) -> bool:
+        return self.third_party is None
+
+    @property
+    def takes_plain(self) -> bool:
+        """Whether special tokens can be ordinary text."""
+        return self.third_party is None or self.third_party.plain
 
     @property
     def served_as(self) -> str:
@@ -165,7 +180,7 @@ class Subject:
         """The engine at the levels that the tokenizer under test does not run at, by name; none for another backend."""
         from toktier._native import EncoderBase
 
-        if self.on_device:
+        if self.on_device or self.third_party is not None:
             return ()
         return tuple((program.level, EncoderBase(program)) for program in self.native_levels[:-1])
 
@@ -193,7 +208,7 @@ class Subject:
         return read_corpora(self.corpora)
 
     def encode(self, text: str, add_special_tokens: bool = False, plain: bool = False) -> Encoding:
-        """One encoding with offsets by the backend under test; `.backend` says who made it."""
+        """One encoding, with offsets where the backend under test has them; `.backend` says who made it."""
         return self.tokenizer.encode(text, add_special_tokens, plain=plain, offsets=True)
 
     def encode_ids(self, text: str, add_special_tokens: bool = False, plain: bool = False) -> Encoding:

@@ -36,12 +36,14 @@ class SuitePlan:
 class Suite(ABC):
     """One question about a subject. Stateless; instances are made once, in `suites.SUITES`.
 
-    `version` grows when the blocks of an unchanged subject change, because counts and digests then do.
+    `version` grows when the blocks of an unchanged subject change, because counts and digests then do. `of_tables`: it
+    asks what the compiler made, and encodes nothing by the backend under test.
     """
 
     name: ClassVar[str]
     meaning: ClassVar[str]
     version: ClassVar[int] = 1
+    of_tables: ClassVar[bool] = False
 
     @abstractmethod
     def plan(self, subject: Subject, level: Level, seed: int) -> SuitePlan:

@@ -13,6 +13,7 @@ from toktier.diagnosis import artifacts, family, gpu_hardware, host, sessions, s
 from toktier.diagnosis.model import Check
 from toktier.errors import UsageError
 from toktier.labels import quoted
+from toktier.routing.vocabulary import THIRD_PARTY
 
 CHECKS: tuple[Check, ...] = (
     Check("python.version", "the interpreter", host.python, facts=("python_version", "implementation")),
@@ -119,7 +120,7 @@ CHECKS: tuple[Check, ...] = (
             f"backends.{name}", f"the optional engine {name}", partial(host.third_party, name), required=False,
             facts=(f"{name}_version",),
         )
-        for name in ("fastokens", "basetenkenizer", "gigatoken")
+        for name in map(str, THIRD_PARTY)
     ),
     Check(
         "family.artifact", "whether the named tokenizer is here, and right", family.artifact, with_family=True,

@@ -32,7 +32,7 @@ from toktier.program.trust import only_owner_writes
 from toktier.regular_files import open_regular
 from toktier.routing.plan import Plan, ProgramFacts, Request, plan
 from toktier.routing.probe import probe
-from toktier.routing.vocabulary import BackendId, Device, parse_backend
+from toktier.routing.vocabulary import THIRD_PARTY, BackendId, Device, parse_backend
 from toktier.storage import environment_fault
 
 MAX_PROGRAM_BYTES = 1 << 30
@@ -159,12 +159,16 @@ def route(context: Context) -> Finding:
     gate = decided.involuntary
     if gate is not None:
         reason = None if gate.reason is None else gate.reason.value
+        if gate.backend in THIRD_PARTY:
+            remedy = Remedy("name an engine of others beside the policy experimental, in the call or on the line")
+        else:
+            remedy = Remedy(_REMEDIES.get(gate.name, "the ids are the same, slower"), decided.mend)
         return Finding(
             Status.WARN,
             f"the reference serves, not {gate.backend.value}: {gate.summary} ({reason})",
             facts,
             (Reason(Code.OTHER_BACKEND_SERVES, BackendId.HF.value, gate.backend.value),),
-            Remedy(_REMEDIES.get(gate.name, "the ids are the same, slower"), decided.mend),
+            remedy,
         )
     return ok(f"{decided.serves.value} serves, status {decided.status.value}", **facts)
 

@@ -153,4 +153,4 @@ def third_party(name: str, context: Context) -> Finding:
     fact = {f"{normalized(name)}_version": seen}
     if seen is None:
         return Finding(Status.SKIP, "not installed", fact)
-    return ok(f"{name} {seen} is installed; this version of toktier has no backend for it", **fact)
+    return ok(f"{name} {seen} is installed; it serves where --tokenizer {name} --policy experimental is said", **fact)

@@ -19,7 +19,7 @@ from toktier.evidence.kernels import Kernels, KernelsHere
 from toktier.evidence.registry import Registry, shipped_registry
 from toktier.program import engine_identity
 from toktier.program.store import installed_engine
-from toktier.routing.vocabulary import BackendId, Reason, Status
+from toktier.routing.vocabulary import THIRD_PARTY, BackendId, Reason, Status
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +71,8 @@ class Admission:
         found = self.findings.get(backend)
         if found is not None:
             return found
+        if backend in THIRD_PARTY:
+            return Finding(Status.EXPERIMENTAL, "it is an engine of others, which no evidence admits")
         gpu = backend is BackendId.GPU
         return Finding(Status.COMPILED_UNJUDGED if gpu else Status.UNTESTED, "no evidence speaks about this tokenizer")
 

@@ -16,7 +16,7 @@ from typing import Any
 from toktier.canonical import TAG_CERTIFY_PLAN, document_digest, evidence_digest
 from toktier.errors import EvidenceInvalid
 from toktier.evidence.kernels import Kernels, read_kernels
-from toktier.routing.vocabulary import BackendId
+from toktier.routing.vocabulary import THIRD_PARTY, BackendId
 
 SCHEMA = "toktier.evidence"
 SCHEMA_VERSION = 1
@@ -91,6 +91,7 @@ def _read(document: Mapping[str, Any]) -> Evidence:
     _demand(_WORD.fullmatch(reference["version"]) is not None, "its reference has no version")
     _demand(plan["level"] in LEVELS, f"its level is none of {', '.join(LEVELS)}")
     backend = BackendId(plan["backend"])  # evidence of the emulator ends here: it is of no backend
+    _demand(backend not in THIRD_PARTY, "it is of an engine of others, which no evidence admits")
     _demand(("kernels" in plan) == (backend is BackendId.GPU), "it is of kernels, or names none")
     build = {str(key): str(value) for key, value in document["build"].items()}
     return Evidence(

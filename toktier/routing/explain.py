@@ -19,19 +19,23 @@ from toktier.routing.vocabulary import (
     CERTIFIED_REFERENCE_VERSIONS,
     POLICIES,
     REASON_MEANINGS,
+    THIRD_PARTY,
     BackendId,
     Reason,
     Status,
 )
 
 _PATHS = {BackendId.HF: "reference", BackendId.FAST_CPU: "native", BackendId.GPU: "gpu"}
+_PATHS |= dict.fromkeys(THIRD_PARTY, "third_party")
 
 
 @dataclass(frozen=True, slots=True)
 class Calls:
     """Texts that the engines answered. `native`, `native_bytes`: those of the CPU engine, of which `of_sessions` were
     changes of sessions; `uncut`: changes of sessions that left a long text without a cut. `gpu`: those of the GPU;
-    `fallen`: those that were long enough for it and came to the CPU engine, by reason; `gpu_last`: the last was its."""
+    `fallen`: those that were long enough for it and came to the CPU engine, by reason; `gpu_last`: the last was its.
+    `third_party_last`: who answered the last text of a tokenizer that such an engine serves, and why not the engine;
+    None before the first."""
 
     native: int
     native_bytes: int
@@ -40,6 +44,7 @@ class Calls:
     gpu: int = 0
     fallen: Mapping[Reason, int] = field(default_factory=dict)
     gpu_last: bool = False
+    third_party_last: tuple[BackendId, Reason | None] | None = None
 
     def below(self, plan: Plan) -> int:
         """Texts that were too short for the GPU that serves: whatever came to the CPU engine for no other reason."""
@@ -57,16 +62,21 @@ def summarise(plan: Plan, counters: Counters, calls: Calls, program: dict[str, A
         served = plan.serves
     below = BackendId.FAST_CPU if served is BackendId.GPU else served
     decoder = BackendId.HF if _decode_by_reference(plan) else below
+    gate = plan.involuntary
+    loaded = None if gate is None else gate.reason
+    reason = loaded
     last: BackendId = served
     if served is BackendId.HF:
         encoded = counters.texts(served)
+    elif served in THIRD_PARTY:
+        encoded = int(calls.third_party_last is not None)
+        last, reason = calls.third_party_last or (served, None)
     else:
         last = BackendId.GPU if calls.gpu_last else BackendId.FAST_CPU
         encoded = calls.native + calls.gpu
     decoded = counters.decodings(decoder)
-    gate = plan.involuntary
-    fallback = None if gate is None or gate.reason is None else gate.reason.value
-    decode_fallback = fallback if decoder is below else Reason.DECODE_REFERENCE.value
+    fallback = None if reason is None else reason.value
+    decode_reason = loaded if decoder is below else Reason.DECODE_REFERENCE
     return {
         "backend": served.value,
         "status": plan.status.value,
@@ -81,7 +91,8 @@ def summarise(plan: Plan, counters: Counters, calls: Calls, program: dict[str, A
         "last_execution_fallback": fallback if encoded else None,
         "last_decode_backend": decoder.value if decoded else None,
         "last_decode_path": _PATHS[decoder] if decoded else None,
-        "last_decode_fallback": decode_fallback if decoded else None,
+        "last_decode_fallback": decode_reason.value if decoded and decode_reason is not None else None,
+        "exact_id_guarantee": plan.exact_id_guarantee,
         "fallback_ever_occurred": bool(counters.reasons() or calls.fallen),
         "decode": _PATHS[decoder],
         "program": program,
@@ -102,6 +113,7 @@ def report(
     opened."""
     request = plan.request
     reasons = _counted(plan, counters, calls, gpu_backend)
+    others = [b for b in plan.chain if b in THIRD_PARTY]
     return {
         **summarise(plan, counters, calls, program),
         "chain": [backend.value for backend in plan.chain],
@@ -123,6 +135,7 @@ def report(
             "gpu_backend": plan.facts.gpu_backend,
             "gpu_count": plan.facts.gpu_count,
             "gpu_delivery": None if plan.facts.gpu_delivery is None else plan.facts.gpu_delivery.value,
+            "third_party": _third_party(plan),
         },
         "certification": certification(plan),
         "gpu_backend": gpu_backend,
@@ -133,8 +146,9 @@ def report(
                 BackendId.FAST_CPU.value: calls.native,
                 BackendId.HF.value: counters.texts(BackendId.HF),
             }
-            | ({BackendId.GPU.value: calls.gpu} if BackendId.GPU in plan.chain or calls.gpu else {}),
-            "decode_calls": {b.value: counters.decodings(b) for b in (BackendId.FAST_CPU, BackendId.HF)},
+            | ({BackendId.GPU.value: calls.gpu} if BackendId.GPU in plan.chain or calls.gpu else {})
+            | {b.value: counters.texts(b) for b in others},
+            "decode_calls": {b.value: counters.decodings(b) for b in (BackendId.FAST_CPU, *others, BackendId.HF)},
             "native_bytes": calls.native_bytes,
             "reasons": {reason.value: count for reason, count in reasons.items()},
         },
@@ -142,9 +156,15 @@ def report(
     }
 
 
+def _third_party(plan: Plan) -> dict[str, Any] | None:
+    found = plan.facts.third_party
+    return None if found is None else {"backend": found.backend.value, "version": found.version}
+
+
 def certification(plan: Plan) -> dict[str, Any]:
-    """The registry, the engine at hand, and for each accelerated backend what evidence says of this tokenizer on it."""
-    accelerated = [b for b in BackendId if b is not BackendId.HF]
+    """The registry, the engine at hand, and for each backend of this package what evidence says of this tokenizer on
+    it."""
+    accelerated = [b for b in BackendId if b is not BackendId.HF and b not in THIRD_PARTY]
     return {
         "registry": plan.admission.registry,
         "engine_identity": engine_identity.engine_identity(),
@@ -155,6 +175,8 @@ def certification(plan: Plan) -> dict[str, Any]:
 
 
 def _decode_by_reference(plan: Plan) -> bool:
+    if plan.serves in THIRD_PARTY:
+        return not THIRD_PARTY[plan.serves].decodes
     return plan.serves is BackendId.HF or plan.program.decode_by_reference
 
 
@@ -173,7 +195,7 @@ def _counted(plan: Plan, counters: Counters, calls: Calls, gpu_backend: dict[str
 def _reasons(plan: Plan, counted: Iterable[Reason]) -> list[Reason]:
     """Every code that the report can hold: of the gates, and of what happened at run time."""
     reasons = [gate.reason for gate in plan.gates if gate.reason is not None]
-    if plan.serves is not BackendId.HF and plan.program.decode_by_reference:
+    if plan.serves is not BackendId.HF and _decode_by_reference(plan):
         reasons.append(Reason.DECODE_REFERENCE)
     return list(dict.fromkeys([*reasons, *counted]))
 
@@ -191,6 +213,6 @@ def _verdict(plan: Plan) -> str:
         text += f" from {plan.request.gpu_min_bytes:,} bytes on, fast_cpu below"
     if plan.admission.registry is None and plan.status is Status.UNTESTED:
         text += f", status {plan.status.value}: no registry speaks about any tokenizer yet"
-    if plan.status is Status.EXPERIMENTAL or plan.waivers:
+    if not plan.exact_id_guarantee:
         text += ", experimental: equality is not shown"
     return text

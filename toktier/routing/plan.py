@@ -4,7 +4,8 @@ Every gate that a backend must pass is listed, open or closed, in one order, so 
 print what was decided instead of deciding again. What evidence says is data (`toktier.evidence.admission`): while the
 registry has no row the gate says on which ground it is open. Of a GPU the architecture, and with it the kernels, are
 known only when its driver is asked, which the first long text does: the plan is then made again (`again`), with what
-was found. Not here: looking at the machine (`probe`), running.
+was found. Of a third-party engine, which is judged where a caller names it and nowhere else, a load makes it again
+(`without`) where the engine refuses the file. Not here: looking at the machine (`probe`), running.
 """
 
 from __future__ import annotations
@@ -24,12 +25,13 @@ from toktier.errors import (
     UncertifiedTokenizer,
 )
 from toktier.evidence.admission import Admission
-from toktier.routing.probe import OpenedGpu, ProbeFacts
+from toktier.routing.probe import OpenedGpu, ProbeFacts, Problem
 from toktier.routing.vocabulary import (
     CERTIFIED_REFERENCE_VERSIONS,
     CERTIFYING,
     GPU_MIN_BYTES,
     POLICIES,
+    THIRD_PARTY,
     BackendId,
     Device,
     GpuDelivery,
@@ -49,6 +51,7 @@ _REMEDIES: dict[Reason, str] = {
 }
 """What a person may do about a closed gate of the GPU."""
 _BRING_KERNELS = "install cuda-python and nvidia-cuda-nvrtc"
+_ALLOW_FALLBACK = "allow fallback (without --no-tokenizer-fallback, or tokenizer_fallback=True)"
 REGISTRY_ABSENT = "registry: absent, admission by compile-time proof and build suites"
 # Without a registry the ground of admission is the proofs of the compiler and the suites of the build. They speak about
 # the CPU engine; a GPU kernel binary is judged by evidence alone.
@@ -150,9 +153,27 @@ class Plan:
     def asked_for_gpu(self) -> bool:
         return _wants_gpu(self.request)
 
+    @property
+    def asked_third_party(self) -> BackendId | None:
+        """The third-party engine that was asked for by name."""
+        return _third_party(self.request)
+
+    @property
+    def exact_id_guarantee(self) -> bool:
+        """Whether what serves is known to give the ids of the reference: never of a third-party engine, nor where a
+        premise was waived or kernels run on the caller's word."""
+        unknown = self.serves is None or self.serves in THIRD_PARTY or self.status is Status.EXPERIMENTAL
+        return not unknown and not self.waivers
+
     def again(self, gpu: OpenedGpu, admission: Admission) -> Plan:
         """The plan with what the driver of the GPU said, and what evidence says of the kernels at hand."""
         return plan(replace(self.facts, gpu=gpu), self.request, self.program, admission)
+
+    def without(self, problem: Problem) -> Plan:
+        """The plan with what keeps the third-party engine that was asked for from serving."""
+        assert self.facts.third_party is not None
+        third_party = replace(self.facts.third_party, problem=problem)
+        return plan(replace(self.facts, third_party=third_party), self.request, self.program, self.admission)
 
     @property
     def involuntary(self) -> Gate | None:
@@ -172,8 +193,10 @@ class Plan:
 
     @property
     def mend(self) -> str | None:
-        """The command after which the reference need not stand in for another backend; None where there is none."""
+        """What a caller types so that the reference need not stand in for another backend; None where nothing helps."""
         gate = self.involuntary
+        if gate is not None and gate.backend in THIRD_PARTY:
+            return _third_party_mend(gate)
         if gate is None or gate.name != "registry":
             return None
         return "install toktier again" if gate.reason is Reason.REGISTRY_INVALID else self.program.certify
@@ -186,11 +209,18 @@ def remedy_of(gate: Gate) -> str | None:
     return None if gate.reason is None else _REMEDIES.get(gate.reason)
 
 
+def _third_party_mend(gate: Gate) -> str | None:
+    if gate.name == "registry":
+        return 'policy="experimental", or --policy experimental'
+    return f"pip install {gate.backend.value}" if gate.name == "installed" else None
+
+
 def plan(facts: ProbeFacts, request: Request, program: ProgramFacts, admission: Admission | None = None) -> Plan:
     """Judges every gate of every backend and picks the first backend of the chain whose gates are all open."""
     admission = admission or Admission()
     gates = tuple(_gates(facts, request, program, admission))
-    open_backends = [b for b in BackendId if all(gate.is_open for gate in gates if gate.backend is b)]
+    judged = {gate.backend for gate in gates}  # of third-party engines the one that was asked for, or none
+    open_backends = [b for b in BackendId if b in judged and all(g.is_open for g in gates if g.backend is b)]
     chain = tuple(b for b in open_backends if b in _allowed(request))
     contradiction = _contradiction(request)
     if contradiction is not None or not chain:
@@ -207,10 +237,17 @@ def _wants_reference(request: Request) -> bool:
     return request.backend is BackendId.HF or request.policy is RoutingPolicy.REFERENCE
 
 
+def _third_party(request: Request) -> BackendId | None:
+    return request.backend if request.backend in THIRD_PARTY else None
+
+
 def _allowed(request: Request) -> frozenset[BackendId]:
     """Backends that may serve this request at all. Without fallback: nothing below what was asked for."""
     if _wants_reference(request):
         return frozenset({BackendId.HF})
+    third_party = _third_party(request)
+    if third_party is not None and not request.fallback:
+        return frozenset({third_party})
     allowed = set(BackendId)
     if not POLICIES[request.policy].reference_may_serve or not request.fallback:
         allowed.discard(BackendId.HF)
@@ -222,16 +259,23 @@ def _allowed(request: Request) -> frozenset[BackendId]:
 def _contradiction(request: Request) -> ToktierError | None:
     """Requests whose parts exclude each other. Harmless ones (policy reference with a named backend and fallback) are
     served; these would have to ignore a demand."""
-    policy, backend = request.policy, request.backend
+    policy, backend, remedy = request.policy, request.backend, "drop one of the two"
     if policy is RoutingPolicy.REQUIRE_ACCELERATED and backend is BackendId.HF:
         text = "policy require_accelerated excludes the backend hf that was asked for"
     elif policy is RoutingPolicy.REFERENCE and not request.fallback and backend not in (None, BackendId.HF):
         text = f"policy reference excludes the backend {backend} that was asked for without fallback"
     elif backend is BackendId.GPU and request.device is Device.CPU and not request.fallback:
         text = "device cpu excludes the backend gpu that was asked for without fallback"
+    elif (
+        _third_party(request) is not None
+        and policy is not RoutingPolicy.EXPERIMENTAL
+        and (not request.fallback or not POLICIES[policy].reference_may_serve)
+    ):
+        text = f"the backend {backend} was asked for, which runs under no policy but experimental: it is {policy.value}"
+        remedy = 'say policy="experimental" in code or --policy experimental, or name another backend'
     else:
         return None
-    return ConfigInvalid(text, details={"policy": policy.value, "backend": backend}, remedy="drop one of the two")
+    return ConfigInvalid(text, details={"policy": policy.value, "backend": backend}, remedy=remedy)
 
 
 def _gates(facts: ProbeFacts, request: Request, program: ProgramFacts, admission: Admission) -> Iterator[Gate]:
@@ -256,6 +300,7 @@ def _gates(facts: ProbeFacts, request: Request, program: ProgramFacts, admission
         if _closes(facts.gpu, "execution"):
             yield _found(facts.gpu, "execution", "")
     yield from native
+    yield from _third_party_gates(facts, request, program, admission)
     installed = facts.reference_version is not None
     yield Gate(
         BackendId.HF,
@@ -263,6 +308,26 @@ def _gates(facts: ProbeFacts, request: Request, program: ProgramFacts, admission
         f"tokenizers {facts.reference_version}" if installed else "tokenizers is not installed",
         None if installed else Reason.BACKEND_UNAVAILABLE,
     )
+
+
+def _third_party_gates(
+    facts: ProbeFacts, request: Request, program: ProgramFacts, admission: Admission
+) -> Iterator[Gate]:
+    """Of the one that was asked for. Whatever else is there, auto included, is not a question to them."""
+    backend = _third_party(request)
+    if backend is None:
+        return
+    yield _policy_gate(backend, request)
+    yield _registry_gate(backend, request, program, admission)
+    found = facts.third_party
+    version = None if found is None else found.version
+    if version is None:
+        yield Gate(backend, "installed", f"{backend.value} is not installed", Reason.BACKEND_UNAVAILABLE)
+        return
+    yield Gate(backend, "installed", f"{backend.value} {version}")
+    problem = None if found is None else found.problem
+    if problem is not None:
+        yield Gate(backend, problem.gate, problem.text, problem.reason)
 
 
 def _policy_gate(backend: BackendId, request: Request) -> Gate:
@@ -373,8 +438,11 @@ def _refusal(
     facts: ProbeFacts, request: Request, program: ProgramFacts, admission: Admission, gates: tuple[Gate, ...]
 ) -> ToktierError:
     """The error for "nothing may serve": told by the first closed gate of the backend that was meant to serve."""
+    third_party = _third_party(request)
     if _wants_reference(request):
         meant = BackendId.HF
+    elif third_party is not None:
+        meant = third_party
     else:
         meant = BackendId.GPU if _wants_gpu(request) and not request.fallback else BackendId.FAST_CPU
     gate = next(g for g in gates if g.backend is meant and not g.is_open)
@@ -387,7 +455,10 @@ def _refusal(
     if meant is BackendId.GPU:
         below = plan(facts, replace(request, fallback=True), program, admission).serves
         if below is not None:
-            allow = f"allow fallback (without --no-tokenizer-fallback, or tokenizer_fallback=True): {below} then serves"
+            allow = f"{_ALLOW_FALLBACK}: {below} then serves"
+    if meant in THIRD_PARTY:
+        install = f"pip install {meant.value}, or " if gate.name == "installed" else ""
+        allow = f"{install}name another backend, or {_ALLOW_FALLBACK}: the reference then serves"
     if gate.reason is Reason.PROGRAM_UNSUPPORTED:
         assert program.unsupported is not None
         return ProgramUnsupported(*program.unsupported)
@@ -399,7 +470,7 @@ def _refusal(
             details=details,
             remedy=f"install tokenizers=={CERTIFIED_REFERENCE_VERSIONS[-1]}, or {allow}",
         )
-    if gate.name == "registry":
+    if gate.name == "registry" and meant not in THIRD_PARTY:
         mend = "install toktier again" if gate.reason is Reason.REGISTRY_INVALID else program.certify
         if meant is BackendId.GPU and gate.reason is not Reason.REGISTRY_INVALID:
             mend += " --backend gpu"

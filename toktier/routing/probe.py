@@ -1,7 +1,8 @@
 """Facts about this installation that the plan needs. No side effect: nothing is imported, opened or initialised for it.
 
 Of a GPU only what names of files tell is looked at here; a host without one pays for one of them. What the driver says
-of it is known once it was opened (`OpenedGpu`), and the plan is made again with it.
+of it is known once it was opened (`OpenedGpu`), and the plan is made again with it; so with what a third-party engine
+says of a file, once it was given it.
 Not here: judgements. A fact is what was seen; `toktier.routing.plan` says what follows from it.
 """
 
@@ -12,7 +13,7 @@ import re
 import sys
 from dataclasses import dataclass
 
-from toktier.routing.vocabulary import GpuDelivery, Reason
+from toktier.routing.vocabulary import THIRD_PARTY, BackendId, GpuDelivery, Reason
 
 _CONTROL, _WSL = "dev/nvidiactl", "dev/dxg"  # of the driver, and of the paravirtual device of WSL
 _DEVICE = re.compile(r"nvidia[0-9]+", re.ASCII)
@@ -20,7 +21,8 @@ _DEVICE = re.compile(r"nvidia[0-9]+", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Why a GPU that was asked for cannot be used: the gate that it closes, its reason, a clause for people."""
+    """Why a GPU or a third-party engine that was asked for cannot be used: the gate that it closes, its reason, a
+    clause for people."""
 
     gate: str
     reason: Reason
@@ -43,27 +45,44 @@ class OpenedGpu:
     problem: Problem | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class ThirdPartyFacts:
+    """Of the third-party engine that was asked for. `version`: of the installed distribution, None where there is none;
+    `problem`: why it cannot serve this tokenizer, None: it can, or was not asked yet."""
+
+    backend: BackendId
+    version: str | None
+    problem: Problem | None = None
+
+
 @dataclass(frozen=True)
 class ProbeFacts:
     """`reference_version`: version of the installed `tokenizers` distribution, None when absent. `gpu_backend`: this
     installation has the GPU backend. `gpu_count`: devices that the system shows; None: not looked for. `gpu_delivery`:
-    where kernels would come from, None: from nowhere, or not looked for. `gpu`: what opening it gave; None: not yet."""
+    where kernels would come from, None: from nowhere, or not looked for. `gpu`: what opening it gave; None: not yet.
+    `third_party`: of the engine that was asked for by name; None: none was."""
 
     reference_version: str | None
     gpu_backend: bool = False
     gpu_count: int | None = None
     gpu_delivery: GpuDelivery | None = None
     gpu: OpenedGpu | None = None
+    third_party: ThirdPartyFacts | None = None
 
 
-def probe(delivery: GpuDelivery = GpuDelivery.AUTO, *, look_for_gpu: bool = True) -> ProbeFacts:
-    """Looks at the installation. `tokenizers` is not imported: that costs more than loading a program. `delivery`: the
-    one that was asked for; `look_for_gpu` False: the GPU is switched off."""
-    version = _reference_version()
+def probe(
+    delivery: GpuDelivery = GpuDelivery.AUTO, *, look_for_gpu: bool = True, backend: BackendId | None = None
+) -> ProbeFacts:
+    """Looks at the installation. `tokenizers` is not imported: that costs more than loading a program. `delivery` and
+    `backend`: those that were asked for; `look_for_gpu` False: the GPU is switched off."""
+    version = installed_version("tokenizers")
+    third_party = None
+    if backend is not None and backend in THIRD_PARTY:
+        third_party = ThirdPartyFacts(backend, installed_version(backend.value))
     if not gpu_backend():
-        return ProbeFacts(version)
+        return ProbeFacts(version, third_party=third_party)
     count = gpu_count() if look_for_gpu else None
-    return ProbeFacts(version, True, count, _delivery(delivery) if count else None)
+    return ProbeFacts(version, True, count, _delivery(delivery) if count else None, third_party=third_party)
 
 
 def gpu_backend() -> bool:
@@ -90,13 +109,14 @@ def _delivery(wanted: GpuDelivery) -> GpuDelivery | None:
     return None if found is None else GpuDelivery(found)
 
 
-def _reference_version() -> str | None:
-    loaded = getattr(sys.modules.get("tokenizers"), "__version__", None)
+def installed_version(name: str) -> str | None:
+    """Version of the distribution `name`, whose module is called the same; None where there is none."""
+    loaded = getattr(sys.modules.get(name), "__version__", None)
     if isinstance(loaded, str):
         return loaded
-    holder = next((d for d in sys.path if os.path.isfile(os.path.join(d, "tokenizers", "__init__.py"))), None)
+    holder = next((d for d in sys.path if os.path.isfile(os.path.join(d, name, "__init__.py"))), None)
     if holder is not None:
-        prefix, suffix = "tokenizers-", ".dist-info"
+        prefix, suffix = f"{name}-", ".dist-info"
         names = [n for n in os.listdir(holder or os.curdir) if n.startswith(prefix) and n.endswith(suffix)]
         if len(names) == 1:
             return names[0][len(prefix) : -len(suffix)]
@@ -104,6 +124,6 @@ def _reference_version() -> str | None:
     import importlib.metadata
 
     try:
-        return importlib.metadata.version("tokenizers")
+        return importlib.metadata.version(name)
     except importlib.metadata.PackageNotFoundError:
         return None

@@ -41,7 +41,29 @@ class BackendId(enum.StrEnum):
 
     GPU = "gpu"
     FAST_CPU = "fast_cpu"
+    FASTOKENS = "fastokens"
+    BASETENKENIZER = "basetenkenizer"
+    GIGATOKEN = "gigatoken"
     HF = "hf"
+
+
+@dataclass(frozen=True)
+class ThirdPartyRule:
+    """What an engine of others can do. The name of a backend is that of its distribution and of its module. `decodes`:
+    by itself, else the reference does. `plain`: special added tokens can be ordinary text. `segments`: so in a part."""
+
+    decodes: bool
+    plain: bool
+    segments: bool
+
+
+THIRD_PARTY: dict[BackendId, ThirdPartyRule] = {
+    BackendId.FASTOKENS: ThirdPartyRule(decodes=False, plain=True, segments=True),
+    BackendId.BASETENKENIZER: ThirdPartyRule(decodes=True, plain=True, segments=True),
+    BackendId.GIGATOKEN: ThirdPartyRule(decodes=False, plain=False, segments=False),
+}
+"""Engines of others. None is ever chosen by auto or admitted by evidence: each runs where a caller names it and says
+policy experimental (docs/backends.md)."""
 
 
 class Device(enum.StrEnum):
@@ -72,10 +94,13 @@ which is about its UTF-8."""
 
 class Compared(enum.StrEnum):
     """What a certification compares with the reference. `emulator`: the kernels of the GPU under the SIMT emulator,
-    which is no backend: it serves nobody, and evidence of it admits nothing."""
+    which is no backend: it serves nobody, and evidence of it admits nothing; no more does that of a third party."""
 
     FAST_CPU = BackendId.FAST_CPU.value
     GPU = BackendId.GPU.value
+    FASTOKENS = BackendId.FASTOKENS.value
+    BASETENKENIZER = BackendId.BASETENKENIZER.value
+    GIGATOKEN = BackendId.GIGATOKEN.value
     EMULATOR = "emulator"
 
 
@@ -112,6 +137,8 @@ class Reason(enum.StrEnum):
     GPU_ADDED_FLAGS = "R_GPU_ADDED_FLAGS"
     GPU_GIANT_PIECE = "R_GPU_GIANT_PIECE"
     GPU_FORKED = "R_GPU_FORKED"
+    BACKEND_REFUSED_FILE = "R_BACKEND_REFUSED_FILE"
+    BACKEND_FORKED = "R_BACKEND_FORKED"
 
 
 REASON_MEANINGS: dict[Reason, str] = {
@@ -124,7 +151,8 @@ REASON_MEANINGS: dict[Reason, str] = {
     Reason.GPU_DISABLED: "the GPU is switched off by configuration or by device=cpu",
     Reason.NO_GPU_DETECTED: "no usable GPU was found",
     Reason.DECODE_REFERENCE: "decoding is left to the installed reference: the file has normalized added tokens, which "
-    "versions of the reference decode differently, or a decoder that the engine has not",
+    "versions of the reference decode differently, or a decoder that the engine has not, or a third-party engine "
+    "serves that does not decode as the reference does",
     Reason.ENGINE_BINDING_MISMATCH: "the evidence about this tokenizer is of another engine than the installed one",
     Reason.REGISTRY_INVALID: "the shipped support registry is damaged, so that it speaks for no tokenizer",
     Reason.SESSION_NO_SAFE_CUT: "no fallback: 4 KiB and more at the end of a session have no place to cut, so that "
@@ -136,13 +164,17 @@ REASON_MEANINGS: dict[Reason, str] = {
     Reason.GPU_PROGRAM_UNSUITABLE: "this tokenizer has a part that the kernels have not",
     Reason.GPU_SELF_TEST_FAILED: "the kernels gave other ids on this device than the CPU engine",
     Reason.INPUT_BELOW_GPU_THRESHOLD: "no fallback: the text is too short for a GPU to be worth its launches",
-    Reason.EXEC_FAULT: "the GPU failed while it ran; what it was given was encoded again by the backend below",
+    Reason.EXEC_FAULT: "the GPU, or a third-party engine, failed while it ran; what it was given was encoded again by "
+    "the backend below",
     Reason.INPUT_NORMALIZED: "the CPU engine redid a text, which a normalizer may change",
     Reason.GPU_MALFORMED: "the CPU engine redid a text, which is not UTF-8",
     Reason.GPU_ADDED_OVERLAP: "the CPU engine redid a text in which added tokens overlap",
     Reason.GPU_ADDED_FLAGS: "the CPU engine redid a text with an added token that looks at its surroundings",
     Reason.GPU_GIANT_PIECE: "the CPU engine redid a text with more than 4,096 bytes that nothing cuts",
     Reason.GPU_FORKED: "this process is the fork of one that had opened the GPU, which no device survives",
+    Reason.BACKEND_REFUSED_FILE: "the third-party engine cannot load this tokenizer.json",
+    Reason.BACKEND_FORKED: "this process is the fork of one in which the third-party engine had run, whose threads no "
+    "fork has",
 }
 
 

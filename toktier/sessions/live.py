@@ -1,6 +1,6 @@
 """What a session works on: a text and its ids as they stand, in memory. Two of a kind, used alike by `session.py` and
-`durable.py`: the native one, and one for a tokenizer that the reference serves, which encodes the whole text at every
-change (correct, and as slow as that is). Not here: stores, names, locks of callers.
+`durable.py`: the native one, and one for a tokenizer that the reference or a third-party engine serves, which encodes
+the whole text at every change (correct, and as slow as that is). Not here: stores, names, locks of callers.
 """
 
 from __future__ import annotations
@@ -55,11 +55,11 @@ class NativeLive(SessionBase):
 
 
 class ReferenceLive:
-    """Of a tokenizer that the reference serves. Nothing of it is ever final: the reference says nothing of cuts."""
+    """Of a tokenizer that another engine serves. Nothing of it is ever final: others say nothing of cuts."""
 
-    def __init__(self, encode: Callable[[str, bool], Encoding]) -> None:
-        """`encode`: text and whether the template's tokens are wanted."""
-        self._encode = encode
+    def __init__(self, encode: Callable[[str, bool], Encoding], backend: str = "hf") -> None:
+        """`encode`: text and whether the template's tokens are wanted. `backend`: what results say served."""
+        self._encode, self._backend = encode, backend
         self._text, self._ids, self.revision = "", array("I"), 0
         self._base = (0, 0, 0)  # bytes, code points and tokens before what is held
         self._prepared: tuple[str, array[int]] | None = None
@@ -114,7 +114,7 @@ class ReferenceLive:
             self.discard()
             raise
         if not prepared:
-            return TokenPatch((len(self), Encoding.from_ids(()), self.revision))
+            return TokenPatch((len(self), Encoding.from_ids((), backend=self._backend), self.revision))
         return self.commit(self.revision + 1)
 
     def commit(self, revision: int) -> TokenPatch:
@@ -127,7 +127,7 @@ class ReferenceLive:
         else:
             keep = min(len(self._ids), len(ids))
         self._text, self._ids, self.revision, self._prepared = text, ids, revision, None
-        return TokenPatch((keep, Encoding.from_ids(ids[keep:]), revision))
+        return TokenPatch((keep, Encoding.from_ids(ids[keep:], backend=self._backend), revision))
 
     def discard(self) -> None:
         self._prepared = None

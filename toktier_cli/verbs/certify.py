@@ -12,7 +12,7 @@ import typer
 
 from toktier.errors import ArtifactNotFound, ConfigInvalid, EnvironmentFault, ExitCode, UsageError
 from toktier.labels import shown, shown_path, typed
-from toktier.routing.vocabulary import Compared
+from toktier.routing.vocabulary import THIRD_PARTY, Compared
 from toktier_cli import options
 from toktier_cli.invocation import Invocation, Result
 from toktier_cli.progress import Progress
@@ -41,7 +41,7 @@ MaxFailures = Annotated[
 def run(
     ctx: typer.Context,
     family: Annotated[str | None, typer.Argument(metavar="[FAMILY|FILE]", show_default=False)] = None,
-    backend: Annotated[str | None, typer.Option(metavar="BACKEND", help="fast_cpu (default), gpu or emulator.")] = None,
+    backend: Annotated[str | None, typer.Option(metavar="BACKEND", help=options.one_of(*Compared))] = None,
     driver: Driver = None,
     suite: Annotated[list[str] | None, typer.Option(metavar="SUITE", help="Only this one; may be repeated.")] = None,
     level: Annotated[str | None, typer.Option(metavar="LEVEL", help="quick (default), standard or exhaustive.")] = None,
@@ -119,6 +119,9 @@ def _kept(invocation: Invocation, report: Report, host: Any) -> Path | None:
         return None
     if report.plan.document["backend"] == Compared.EMULATOR:
         invocation.note("evidence of the emulator is believed nowhere: it says what the kernels do, and of no device")
+        return None
+    if report.plan.document["backend"] in THIRD_PARTY:
+        invocation.note("evidence of an engine of others admits nothing: it says what that engine got right and wrong")
         return None
     missing = {suite.name for suite in SUITES} - {suite.name for suite in report.plan.suites}
     if missing:

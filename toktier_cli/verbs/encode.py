@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from toktier.errors import UsageError
+from toktier.errors import UnsupportedConfig, UsageError
 from toktier.labels import quoted, typed
+from toktier.routing.vocabulary import THIRD_PARTY
 from toktier_cli import options
 from toktier_cli.inputs import read_text, text_blocks, text_of_file
 from toktier_cli.invocation import Invocation, Result
@@ -51,6 +52,8 @@ def encode(
         return _streamed(invocation, load, text_blocks(one, input_), input_, special, format_, explain)
     content = read_text(one, input_)
     tok = load()
+    if offsets:
+        _require_offsets(tok)
     with text_of_file(input_):
         encoding = tok.encode(content, add_special_tokens=special)
     if explain and not invocation.json:
@@ -116,6 +119,16 @@ def _streamed(
             _explain(invocation, tok)
 
     return Result("encode", dict, text)
+
+
+def _require_offsets(tok: Tokenizer) -> None:
+    backend = tok.explain(summary=True)["backend"]
+    if backend in THIRD_PARTY:
+        raise UnsupportedConfig(
+            f"{backend} serves, which gives no offsets: expected another backend, or no --offsets",
+            details={"backend": backend},
+            remedy="leave --offsets out, or name --tokenizer hf",
+        )
 
 
 def _explain(invocation: Invocation, tok: Tokenizer) -> None:

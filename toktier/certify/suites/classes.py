@@ -26,6 +26,7 @@ BLOCK = 50_000  # strings at most: about half a second
 
 class ClassesSuite(Suite):
     name = "classes"
+    of_tables = True
     meaning = (
         "all strings of character classes up to length 4, 6 or 7 by level (shorter where there would be more than "
         "200,000, 2 million or 25 million of them), one member of each class a position, by pieces"

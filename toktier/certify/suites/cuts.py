@@ -69,6 +69,7 @@ class _Bars:
 
 class CutsSuite(Suite):
     name = "cuts"
+    of_tables = True
     meaning = (
         "every context of every kind of cut: the reference's ids of both sides are those of the whole, in hostile "
         "surroundings; the contexts of classes proved again, and that every piece start is like the start of a text"

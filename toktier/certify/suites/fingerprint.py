@@ -69,6 +69,7 @@ class _Base:
 
 class FingerprintSuite(Suite):
     name = "fingerprint"
+    of_tables = True
     meaning = (
         "every field of the tokenizer.json changed, entries dropped, doubled and exchanged: another fingerprint or a"
         " refusal, or a field on the list of those without effect; other spellings keep it"

@@ -44,6 +44,8 @@ class SessionsSuite(Suite):
     def plan(self, subject: Subject, level: Level, seed: int) -> SuitePlan:
         if subject.on_device:
             return SuitePlan(0, why="sessions are of the engine on the CPU, whatever serves other calls")
+        if subject.third_party is not None:
+            return SuitePlan(0, why="sessions on an engine of others encode the whole text at every change")
         if subject.spec.truncation is not None or subject.spec.padding is not None:
             return SuitePlan(0, why="the file stores truncation or padding, and sessions are refused for it")
         material = Material(

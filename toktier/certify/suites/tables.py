@@ -47,6 +47,7 @@ class _Probe:
 
 class TablesSuite(Suite):
     name = "tables"
+    of_tables = True
     meaning = (
         "character tables against the installed reference over all code points: those that this program rests on, and "
         "above quick every table that is shipped, by the probes that made them"
