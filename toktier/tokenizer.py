@@ -332,8 +332,16 @@ class Tokenizer(EncoderBase, AsyncCalls):
     def _batch_traits(self) -> Traits:
         from toktier.serving.encoder import Traits
 
-        asks_store = self._store is not None and self._lookup == "auto" and self._serving is self._native
-        return Traits(self._serving.changes_length, self._serving is self._native, asks_store, LOOKUP_FROM)
+        native = self._serving is self._native
+        asks_store = self._store is not None and self._lookup == "auto" and native
+        asks_second_level = self._caching is not None and self._caching.second_level is not None
+        return Traits(
+            apart=self._serving.changes_length,
+            inline=native,
+            asks_store=asks_store or asks_second_level,
+            store_from=CACHED_FROM if asks_second_level else LOOKUP_FROM,
+            cached=self._caching is not None,
+        )
 
     @property
     def _gpu_from(self) -> int | None:

@@ -21,7 +21,7 @@ class Clock:
         queue._begin()
 
     def put(self, weight: int) -> None:
-        self.queue.put(object(), "x", weight, (False, False))
+        self.queue.put(object(), "x", weight, (False, False, False))
 
     def sleep(self, seconds: float) -> None:
         began, until = self.now, self.now + seconds

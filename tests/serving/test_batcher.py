@@ -192,6 +192,22 @@ def test_a_prefix_cache_is_used_through_a_batcher() -> None:
     assert (cache.stats()["misses"], cache.stats()["hits"]) == (1, 2)
 
 
+@pytest.mark.parametrize("backend", ["fast_cpu", "hf"])
+def test_the_prefix_cache_of_a_tokenizer_is_asked_as_encode_asks_it(backend: str) -> None:
+    tok = toktier.from_file(SMALL_DIR / "llama_like.json", policy="supported", tokenizer=backend, prefix_cache=1 << 20)
+    part = f"where are the boats? {'on the beach ' * 200}{next(iter(tok.special_tokens))}"
+    texts = [part * turns + "on the beach" for turns in (1, 2, 3)]
+    with Batcher(tok) as batcher:
+        for text in texts:
+            assert batcher.submit(text).result(PATIENCE).ids == tok.encode(text, lookup="off").ids
+        for more in ({"lookup": "off"}, {"plain": True}):
+            found = batcher.submit(texts[0], **more).result(PATIENCE)  # type: ignore[arg-type]
+            assert found.ids == tok.encode(texts[0], **more).ids  # type: ignore[arg-type]
+        assert batcher.stats()["texts"] == 5
+    stats = tok.explain()["prefix_cache"]["stats"]
+    assert (stats["misses"], stats["hits"]) == (1, 2)
+
+
 def test_a_prefix_cache_with_a_second_level_keeps_nobody_waiting() -> None:
     class Slow:
         asked = 0

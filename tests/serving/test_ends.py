@@ -16,6 +16,7 @@ from tests.serving.held_tokenizer import PATIENCE, HeldTokenizer
 from tests.support.material import ROOT, SMALL_DIR
 from toktier import Tokenizer
 from toktier.serving import Batcher, Limits, batcher, lanes
+from toktier.serving import waiters as waiters_module
 
 QUEUED = Limits(inline_bytes=0)
 OF_BATCHERS = ("toktier-batcher", "toktier-lane")
@@ -169,3 +170,28 @@ def test_a_batcher_nobody_holds_is_freed_with_its_tokenizer(monkeypatch: pytest.
     thread.join(PATIENCE)
     gc.collect()
     assert (of_batcher(), of_tokenizer()) == (None, None)
+
+
+def test_a_worker_that_fails_is_replaced(held: HeldTokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[type[BaseException]] = []
+    monkeypatch.setattr(threading, "excepthook", lambda args: told.append(args.exc_type))
+    with Batcher(held, Limits(inline_bytes=0, max_batch=1)) as made:
+        first = made.submit("first")
+        held.wait_for(1)
+        futures = [made.submit(f"text {i}") for i in range(3)]
+        broken = [batcher.deliver]
+
+        def fails(waiters: list[object], outcomes: list[object]) -> int:
+            if broken:
+                broken.pop()
+                raise MemoryError
+            return waiters_module.deliver(waiters, outcomes)
+
+        monkeypatch.setattr(batcher, "deliver", fails)
+        held.gate.set()
+        assert isinstance(first.exception(PATIENCE), MemoryError)
+        assert [future.result(PATIENCE).ids for future in futures] == [
+            held.tokenizer.encode(f"text {i}").ids for i in range(3)
+        ]
+        assert made.stats()["now"] == {"queued": 0, "texts": 0, "bytes": 0}
+    assert told == [MemoryError]

@@ -126,15 +126,17 @@ def test_a_gpu_is_told_as_it_is_opened(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found["toktier_encoded_texts_total", "gpu"] == 1
 
 
-def test_a_prefix_cache_is_told() -> None:
-    tok = native_file(SMALL_DIR / "llama_like.json")
+@pytest.mark.parametrize("own", [False, True])
+def test_a_prefix_cache_is_told(own: bool) -> None:
+    tok = native_file(SMALL_DIR / "llama_like.json", prefix_cache=1 << 20 if own else None)
     cache = PrefixCache(tok)
     special = next(iter(tok.special_tokens))
     registry = CollectorRegistry()
-    Metrics(registry).watch(tok, "small", prefix_cache=cache)
+    Metrics(registry).watch(tok, "small", prefix_cache=None if own else cache)
     for turns in (1, 2):
-        cache.encode(f"where are the boats?{special}" * turns + "on the beach")
-    found, stats = scraped(registry), cache.stats()
+        text = f"where are the boats? {'on the beach ' * 100}{special}" * turns + "on the beach"
+        (tok if own else cache).encode(text)
+    found, stats = scraped(registry), tok.explain()["prefix_cache"]["stats"] if own else cache.stats()
     assert (found["toktier_prefix_cache_hits_total",], found["toktier_prefix_cache_misses_total",]) == (1, 1)
     for name in ("cached_tokens", "uncached_tokens", "bypassed"):
         assert found[f"toktier_prefix_cache_{name}_total",] == stats[name]

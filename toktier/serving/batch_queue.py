@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from toktier.serving.room import Room
 
-Options = tuple[bool, bool]  # add_special_tokens, plain
+Options = tuple[bool, bool, bool]  # add_special_tokens, plain, whether to be looked up in a cache of prefixes
 Request = tuple[Any, int, Options, float]  # text, bytes, options, time of arrival
 
 

@@ -201,9 +201,10 @@ class Batcher:
             text = text_of(text)
         # A text that is no Unicode was refused now, on the thread of its caller: it fails no batch of others.
         with self._room.lock:
-            if self._worker is None:
+            if self._worker is None and not self._room.is_closed:
                 self._start()
-            self._queue.put(waiter, text, weight, (bool(add_special_tokens), bool(plain)))
+            cached = traits.cached and lookup is None and not plain
+            self._queue.put(waiter, text, weight, (bool(add_special_tokens), bool(plain), cached))
 
     def _call_of_batch(self, texts: Iterable[Text], add_special_tokens: bool, plain: bool) -> tuple[Call, int]:
         if isinstance(texts, (str, bytes, bytearray)):
@@ -230,22 +231,34 @@ class Batcher:
             waiter.set_running_or_notify_cancel()  # whoever waits for several futures is told
 
     def _start(self) -> None:
-        if not self._room.is_closed:
-            self._worker = threading.Thread(target=self._work, name="toktier-batcher", daemon=True)
-            self._worker.start()
+        worker = threading.Thread(target=self._work, name="toktier-batcher", daemon=True)
+        worker.start()
+        self._worker = worker
 
     # encoding, on the worker
 
     def _work(self) -> None:
-        while True:
+        try:
+            while self._work_once():
+                pass
+        except BaseException as error:
+            # No memory for a batch of its own, say: those in it are told, and another thread takes the others.
             with self._room.lock:
-                if not self._queue.wait(IDLE_SECONDS):
-                    self._worker = None
-                    return
-            batch = self._queue.take(getattr(self.tokenizer, "_gpu_from", None))
-            if batch is not None:
-                self._encode(batch)
-            del batch
+                left, self._queue.running, self._worker = self._queue.running, [], None
+                if len(self._queue):
+                    self._start()
+            deliver(left, [error] * len(left))
+            raise
+
+    def _work_once(self) -> bool:
+        with self._room.lock:
+            if not self._queue.wait(IDLE_SECONDS):
+                self._worker = None
+                return False
+        batch = self._queue.take(getattr(self.tokenizer, "_gpu_from", None))
+        if batch is not None:
+            self._encode(batch)
+        return True
 
     def _encode(self, batch: Batch) -> None:
         waiters, requests = batch.waiters, batch.requests
@@ -281,9 +294,9 @@ class Batcher:
                 outcomes[i] = row
         return outcomes
 
-    def _rows(self, texts: list[Any], add_special_tokens: bool, plain: bool) -> list[Outcome]:
+    def _rows(self, texts: list[Any], add_special_tokens: bool, plain: bool, cached: bool) -> list[Outcome]:
         encode_batch, tally = self.tokenizer.encode_batch, self._tally
-        if not self._traits.apart:
+        if not self._traits.apart and not cached:
             try:
                 batch = encode_batch(tuple(texts), add_special_tokens, **_plain(plain))
             except BaseException:
@@ -292,13 +305,16 @@ class Batcher:
                 tally.tokens += batch.row_splits[-1]
                 tally.gpu_batches += batch.backend == BackendId.GPU
                 return list(batch)
-        rows = [outcome_of(partial(self._row, text, add_special_tokens, plain)) for text in texts]
+        rows = [outcome_of(partial(self._row, text, add_special_tokens, plain, cached)) for text in texts]
         with self._room.lock:
             tally.failed += sum(isinstance(row, BaseException) for row in rows)
         return rows
 
-    def _row(self, text: Any, add_special_tokens: bool, plain: bool) -> Encoding:
-        encoding = self.tokenizer.encode_batch((text,), add_special_tokens, **_plain(plain))[0]
+    def _row(self, text: Any, add_special_tokens: bool, plain: bool, cached: bool) -> Encoding:
+        if cached:
+            encoding = self.tokenizer.encode(text, add_special_tokens)
+        else:
+            encoding = self.tokenizer.encode_batch((text,), add_special_tokens, **_plain(plain))[0]
         self._tally.tokens += len(encoding)
         return encoding
 

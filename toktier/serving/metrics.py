@@ -222,8 +222,8 @@ class Metrics:
         batcher: Batcher | None = None,
         prefix_cache: HasStats | None = None,
     ) -> None:
-        """`name`: the label `tokenizer` of its series; the same name again replaces what it stood for. `batcher`: one
-        made by hand; None: the tokenizer's own, once it has one."""
+        """`name`: the label `tokenizer` of its series; the same name again replaces what it stood for. `batcher`,
+        `prefix_cache`: ones made by hand; None: the tokenizer's own, where it has one."""
         if not isinstance(name, str) or not name:
             raise ConfigInvalid(
                 f"name is {quoted(repr(name))}: expected a text that is not empty",
@@ -270,11 +270,12 @@ def _look(
     if watched is None:
         return None
     of_batcher = getattr(watched, "_batcher", None) if batcher is None else batcher()
+    report = watched.explain()
     return Seen(
-        watched.explain(),
+        report,
         watched.native_session_calls,
         {} if of_batcher is None else of_batcher.stats(),
-        {} if prefix_cache is None else prefix_cache.stats(),
+        (report["prefix_cache"].get("stats") or {}) if prefix_cache is None else prefix_cache.stats(),
     )
 
 
