@@ -1,15 +1,16 @@
-"""Writes docs/support-matrix.md from the pins, the audited repositories and the support registry.
+"""Writes docs/support-matrix.md from the pins, the audited repositories, the support registry and tables of the GPU.
 
 Every pinned family with its repository, revision and digest, what evidence says of it on each backend, and which other
-repositories hold the same bytes; then other certified artifacts, and what was covered. Not here: what makes a status
-(`generate_registry.py`).
+repositories hold the same bytes; then other certified artifacts, and what was covered. Of a GPU without evidence: what
+the listed digests of kernels and the suitability of a tokenizer give, as at a load (`toktier.evidence.admission`). Not
+here: what makes a status (`generate_registry.py`).
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +18,17 @@ REPOSITORY = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(REPOSITORY), str(REPOSITORY / "tools")]
 
 from checked_output import run  # noqa: E402
+from generate_gpu_suitability import read_table  # noqa: E402
 from generate_registry import TABLE, records  # noqa: E402
 
 from toktier.artifacts.pins import Family, shipped_pins  # noqa: E402
 from toktier.artifacts.siblings import SAME_BYTES, Sibling, shipped_siblings  # noqa: E402
+from toktier.evidence.admission import Admission  # noqa: E402
 from toktier.evidence.document import Evidence  # noqa: E402
 from toktier.evidence.registry import parse_registry  # noqa: E402
-from toktier.routing.vocabulary import CERTIFIED_REFERENCE_VERSIONS  # noqa: E402
+from toktier.gpu.architectures import ARCHITECTURES  # noqa: E402
+from toktier.gpu.digests import shipped_digests  # noqa: E402
+from toktier.routing.vocabulary import CERTIFIED_REFERENCE_VERSIONS, BackendId, Status  # noqa: E402
 
 PAGE = REPOSITORY / "docs" / "support-matrix.md"
 Row = Mapping[str, Any]
@@ -36,14 +41,14 @@ versions: tokenizers {" and ".join(CERTIFIED_REFERENCE_VERSIONS)}.
 """
 
 
-def status(row: Row | None) -> str:
-    """What a row says in a cell, with the levels."""
+def status(row: Row | None, without: Status = Status.UNTESTED) -> str:
+    """What a row says in a cell, with the levels; `without` evidence."""
     if row is None:
-        return "untested"
+        return without.value
     entries = row["references"]
     certified = {v: e for v, e in entries.items() if e["status"] == "certified"}
     if not certified:
-        return "untested: its evidence is of another engine"
+        return f"{without.value}: its evidence is of another engine"
     cells = []
     for version, entry in sorted(certified.items()):
         carried = f", carried from {entry['carried_from'][:12]}" if entry["carried_from"] else ""
@@ -51,13 +56,44 @@ def status(row: Row | None) -> str:
     return f"certified: {', '.join(cells)}"
 
 
+def gpu_status(row: Row | None, sha256: str, suits: Mapping[str, str | None], listed: Sequence[str]) -> str:
+    """The same of a GPU. `suits`: premise of the kernels that a tokenizer fails, None for none, by digest; `listed`:
+    architectures whose kernels have listed digests."""
+    if suits.get(sha256) is not None:
+        return f"{Status.UNSUPPORTED.value}: kernels cannot follow it ({suits[sha256]})"
+    if not listed:
+        return status(row)
+    text = status(row, Admission().status(BackendId.GPU))
+    return text if row is not None or sha256 in suits else f"{text}, where the kernels can follow it"
+
+
+def listed_architectures() -> list[str]:
+    """Of the build that kernels are delivered with."""
+    return [name for name in ARCHITECTURES if name in shipped_digests().builds[0].cubins]
+
+
+def kernels(rows: list[Row]) -> Iterator[str]:
+    yield "## Kernels of the GPU\n"
+    builds = ", ".join(f"{build.distribution} {build.version}" for build in shipped_digests().builds)
+    judged = sorted({key.partition("+")[2] for row in rows if row["backend"] == "gpu" for key in row["references"]})
+    yield (
+        f"Compiled and listed for {', '.join(listed_architectures())} by {builds}. Judged on "
+        f"{', '.join(judged) if judged else 'no device: no row of the registry names a compute capability'}. A status "
+        f"of {Status.COMPILED_UNJUDGED.value} serves under policy supported, after a self-test on the device, and not "
+        "under policy certified.\n\n"
+    )
+
+
 def families(rows: list[Row]) -> Iterator[str]:
     by_digest = {(row["artifact"]["sha256"], row["backend"]): row for row in rows}
+    suits, listed = read_table(), listed_architectures()
     yield "## Pinned families\n"
     yield "| family | repository at revision | SHA-256 of tokenizer.json | fast_cpu | gpu |\n|---|---|---|---|---|\n"
     for name, family in sorted(shipped_pins().families.items()):
-        cells = [status(by_digest.get((family.tokenizer.sha256, backend))) for backend in ("fast_cpu", "gpu")]
-        yield f"| {name} | {_place(family)} | `{family.tokenizer.sha256}` | {cells[0]} | {cells[1]} |\n"
+        sha256 = family.tokenizer.sha256
+        cpu = status(by_digest.get((sha256, "fast_cpu")))
+        gpu = gpu_status(by_digest.get((sha256, "gpu")), sha256, suits, listed)
+        yield f"| {name} | {_place(family)} | `{sha256}` | {cpu} | {gpu} |\n"
     yield "\n"
 
 
@@ -74,11 +110,14 @@ def others(rows: list[Row]) -> Iterator[str]:
     yield "## Artifacts that are not pinned\n"
     yield (
         "Named by the package that published the file, which says nothing of the model that the package is called "
-        "after.\n\n| artifact | SHA-256 of tokenizer.json | backend | status |\n|---|---|---|---|\n"
+        "after.\n\n| artifact | SHA-256 of tokenizer.json | fast_cpu | gpu |\n|---|---|---|---|\n"
     )
-    for row in unpinned:
-        artifact = row["artifact"]
-        yield f"| {artifact['name']} | `{artifact['sha256']}` | {row['backend']} | {status(row)} |\n"
+    suits, listed = read_table(), listed_architectures()
+    by_digest = {(row["artifact"]["sha256"], row["backend"]): row for row in unpinned}
+    for sha256, name in {row["artifact"]["sha256"]: row["artifact"]["name"] for row in unpinned}.items():
+        cpu = status(by_digest.get((sha256, "fast_cpu")))
+        gpu = gpu_status(by_digest.get((sha256, "gpu")), sha256, suits, listed)
+        yield f"| {name} | `{sha256}` | {cpu} | {gpu} |\n"
     yield "\n"
 
 
@@ -130,7 +169,7 @@ def _value(value: Any) -> str:
 
 def generate(_: argparse.Namespace) -> dict[Path, bytes]:
     rows = list(parse_registry(TABLE.read_bytes(), str(TABLE)).rows)
-    parts = [HEAD, *families(rows), *others(rows), *siblings(), *coverage(records())]
+    parts = [HEAD, *families(rows), *others(rows), *kernels(rows), *siblings(), *coverage(records())]
     return {PAGE: ("".join(parts).rstrip("\n") + "\n").encode("utf-8")}
 
 

@@ -14,7 +14,15 @@ from toktier import resources
 from toktier_cli.verbs.schema import names
 
 # What validate_registry.py holds to its schema.
-TABLES = {"artifact_pins", "siblings", "family_licences", "support_registry", "kernel_digests", "kernel_budget"}
+TABLES = {
+    "artifact_pins",
+    "siblings",
+    "family_licences",
+    "support_registry",
+    "kernel_digests",
+    "kernel_budget",
+    "gpu_suitability",
+}
 # Documents in files: kit.json is held to its schema by tests/artifacts/test_kit.py, the others by tests/certify.
 FILES = {"kit", "evidence", "certify_plan", "certify_failure"}
 SCHEMAS = resources.tables_dir() / "schemas"

@@ -85,6 +85,38 @@ def test_long_texts_and_batches_go_to_the_device(cuda: FakeCuda) -> None:
     assert tok.explain()["counters"]["calls"] == {"fast_cpu": 0, "hf": 0, "gpu": 3 + len(TEXTS)}
 
 
+def test_kernels_that_nobody_judged_serve_under_supported_alone(
+    cuda: FakeCuda, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """compiled_unjudged: listed digest, no evidence. Without a listed digest not even there."""
+    with pytest.warns(ToktierWarning, match="status compiled_unjudged, policy certified"):
+        certified = toktier.load("toktier_mini", device="cuda", gpu_min_bytes=MIN)
+    assert certified.encode(WHOLE).backend != "gpu"
+    report = certified.explain()
+    assert report["certification"]["statuses"]["gpu"] == "compiled_unjudged"
+    gate = next(g for g in report["gates"] if g["backend"] == "gpu" and not g["open"])
+    assert (gate["gate"], report["gpu_backend"]["loaded"]) == ("registry", False)
+    assert cuda.calls("cuInit") == 0
+    assert opened().encode(WHOLE).backend == "gpu"
+    monkeypatch.setattr(gpu_delivery, "deliver", lambda *_: Emulated(cuda.image(), listed=False))
+    unlisted = opened(device="cuda")
+    with pytest.warns(ToktierWarning, match="fast_cpu serves, not gpu"):
+        assert unlisted.encode(WHOLE).backend == "fast_cpu"
+    assert unlisted.explain()["certification"]["statuses"]["gpu"] == "experimental"
+    with pytest.warns(ToktierWarning, match="UNCERTIFIED JIT OPT-IN"):
+        assert opened(policy="experimental").encode(WHOLE).backend == "gpu"
+
+
+def test_kernels_that_fail_the_self_test_serve_under_no_policy(cuda: FakeCuda) -> None:
+    cuda.set(idle_kernels=1)
+    for policy in ("supported", "experimental"):
+        tok = opened(policy=policy)
+        with pytest.warns(ToktierWarning, match="the self-test failed"):
+            assert tok.encode(WHOLE).backend == "fast_cpu"
+        gate = next(g for g in tok.explain()["gates"] if g["backend"] == "gpu" and not g["open"])
+        assert (gate["gate"], gate["reason"]) == ("self_test", "R_GPU_SELF_TEST_FAILED")
+
+
 def test_a_text_that_is_too_short_asks_no_driver(cuda: FakeCuda) -> None:
     tok = opened()
     assert tok.encode("short").backend == "fast_cpu"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import sys
 from pathlib import Path
@@ -9,18 +10,22 @@ from typing import Any
 
 import pytest
 
+from tests.cli.command import validator
 from tests.support.evidence_documents import evidence_document, gpu_evidence_document, sealed
-from tests.support.material import ROOT
+from tests.support.material import ROOT, Artifacts
 
 sys.path.insert(0, str(ROOT / "tools"))
 
+import generate_gpu_suitability as suitability
 import generate_registry as generator
 import generate_support_matrix as matrix
 import verify_carryover as carryover
 
 from toktier.artifacts.pins import shipped_pins
 from toktier.evidence import document
+from toktier.evidence.admission import Admission
 from toktier.evidence.registry import parse_registry
+from toktier.gpu.architectures import ARCHITECTURES
 from toktier.program.engine_identity import build_facts
 from toktier.routing.vocabulary import BackendId
 
@@ -191,10 +196,39 @@ def test_the_matrix_says_what_the_registry_says(tmp_path: Path) -> None:
     known = parse_registry(generator.table(found, NOW, {"one", "two"}))
     page = "".join([*matrix.families(list(known.rows)), *matrix.others(list(known.rows)), *matrix.coverage(found)])
     line = next(line for line in page.splitlines() if line.startswith("| toktier_mini | shipped"))
-    assert "certified: 0.22.2 (quick), 0.23.3 (quick) | untested |" in line
-    assert f"| something | `{SHA}` | fast_cpu | untested: its evidence is of another engine |" in page
+    assert "certified: 0.22.2 (quick), 0.23.3 (quick) | compiled_unjudged |" in line
+    assert f"| something | `{SHA}` | untested: its evidence is of another engine | compiled_unjudged, where the" in page
     assert "- one: covered 7" in page
     assert known.row(BackendId.FAST_CPU, mini, None) is not None
+
+
+def test_the_matrix_says_of_a_gpu_what_a_load_would() -> None:
+    """Without evidence: compiled and judged by nobody, unless the kernels cannot follow it."""
+    suits = {"a" * 64: None, "b" * 64: "model"}
+    unjudged = Admission().status(BackendId.GPU)
+    assert matrix.gpu_status(None, "a" * 64, suits, ["sm_90"]) == unjudged == "compiled_unjudged"
+    assert matrix.gpu_status(None, "b" * 64, suits, ["sm_90"]) == "unsupported: kernels cannot follow it (model)"
+    assert matrix.gpu_status(None, "c" * 64, suits, ["sm_90"]).endswith(", where the kernels can follow it")
+    assert matrix.gpu_status(None, "a" * 64, suits, []) == "untested"
+    page = "".join(matrix.kernels([]))
+    assert all(architecture in page for architecture in ARCHITECTURES)
+    assert "Judged on no device" in page
+    judged = {"backend": "gpu", "references": {"0.23.3+sm_90": {}}}
+    assert "Judged on sm_90." in "".join(matrix.kernels([judged]))
+
+
+def test_the_table_of_suitability_holds() -> None:
+    assert suitability.check_alone() == []
+    validator("gpu_suitability").validate(json.loads(suitability.TABLE.read_bytes()))
+
+
+@pytest.mark.ci
+@pytest.mark.parametrize("name", ["qwen3", "gemma3"])
+def test_the_table_of_suitability_is_what_the_native_module_says(artifacts: Artifacts, name: str) -> None:
+    data = artifacts.path(name).read_bytes()
+    premise = suitability.premise_of(data)
+    assert suitability.read_table()[hashlib.sha256(data).hexdigest()] == premise
+    assert premise == {"qwen3": None, "gemma3": "model"}[name]
 
 
 def test_kernels_have_an_entry_for_each_compute_capability(tmp_path: Path) -> None:
