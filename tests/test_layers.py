@@ -26,7 +26,7 @@ LAYERS: list[set[str]] = [
     {"toktier.storage", "toktier.config", "toktier.routing.vocabulary", "toktier.decode_stream"},
     {"toktier.diagnostics_ring"},
     {"toktier._native"},
-    {"toktier.program", "toktier.text_parts"},
+    {"toktier.program", "toktier.text_parts", "toktier.speculative"},
     {"toktier.sessions"},
     {"toktier.cache"},
     {"toktier.inspection"},

@@ -291,6 +291,110 @@ class SessionBase:
     @property
     def revision(self) -> int: ...
 
+_ScopeKey = tuple[str | int, str | int, str | int, str | int]  # model, tokenizer, adapter, tenant
+
+@final
+class SharedTokenCache:
+    """Tokens of finished requests, by scope, to copy from: `toktier.speculative` (docs/shared-lookup.md).
+
+    Each scope is a ring of `ring_tokens` tokens with a table of `slots` slots, `bytes_per_scope` bytes in all, taken
+    when the scope is created and never more. Thread-safe: proposals wait for no insert, inserts into one scope
+    follow each other, without the GIL. Deterministic: the same calls of one thread give the same results in every
+    process. A child of fork has all of it as it was between two inserts, and shares nothing after.
+    """
+
+    def __new__(cls, budget_bytes: int, max_scopes: int = 4, key_len: int = 8) -> SharedTokenCache:
+        """`budget_bytes`: of all scopes together; `max_scopes` that may be there at once, beyond which the least
+        recently used one is dropped whole; `key_len`: tokens that must match. ConfigInvalid for less than 6,144
+        bytes a scope, for `max_scopes` or `key_len` 0, and for a key that the ring cannot hold."""
+    @property
+    def budget_bytes(self) -> int: ...
+    @property
+    def max_scopes(self) -> int: ...
+    @property
+    def key_len(self) -> int: ...
+    @property
+    def slots(self) -> int:
+        """Of each scope: the largest power of two of 8-byte slots within half of its share of the budget."""
+    @property
+    def ring_tokens(self) -> int:
+        """Tokens that each scope holds, markers between requests included: what the slots leave, 4 bytes each."""
+    @property
+    def bytes_per_scope(self) -> int: ...
+    def insert(self, scope: _ScopeKey, tokens: Iterable[int] | _Buffer | PromptLookup) -> int:
+        """Stores what is new of a finished request, its last `ring_tokens - 1` tokens at most; gives the ring tokens
+        that took. A request of `key_len` tokens or fewer is nothing: it creates no scope and uses none.
+
+        All or nothing: InvalidToken (also for 4294967295, which is the marker), TypeError, MemoryError for a new
+        scope.
+        """
+    def propose(
+        self, scope: _ScopeKey, history: Iterable[int] | _Buffer | PromptLookup, max_len: int
+    ) -> list[int] | None:
+        """What followed the latest occurrence of the last `key_len` tokens of `history`, at most `max_len` tokens;
+        None: nothing. Of a sequence or buffer only those last tokens are read. A use of the scope, found or not;
+        creates none. ConfigInvalid for a `max_len` below 0."""
+    def propose_into(self, scope: _ScopeKey, history: Iterable[int] | _Buffer | PromptLookup, out: _Buffer) -> int:
+        """The same into a writable buffer of uint32, whose length is the most that is proposed; gives the number of
+        tokens. What is behind them is undefined."""
+    def remove(self, scope: _ScopeKey, /) -> bool:
+        """Drops a scope and gives its memory back; whether there was one."""
+    def clear(self) -> None: ...
+    def stored(self, scope: _ScopeKey, /) -> int:
+        """Ring tokens ever written to the scope, markers included; 0 where there is none. No use of it."""
+    def __contains__(self, scope: _ScopeKey, /) -> bool:
+        """Whether there is such a scope. No use of it."""
+    def stats(self) -> dict[str, int]:
+        """Of the scopes that are there: `scopes`, `bytes`, `stored_tokens` (ever written), `held_tokens`. Since the
+        cache was made: `dropped_scopes` (for others), `inserts` and `inserted_tokens` (of requests longer than
+        `key_len`), `proposals` (calls), `copies` (those that found something), `proposed_tokens`."""
+
+@final
+class PromptLookup:
+    """The tokens of one request, and where its last `key_len` tokens stood before. Constant time and about 30 bytes
+    a token. One request, one thread: others wait."""
+
+    def __init__(self, key_len: int) -> None:
+        """ConfigInvalid for a `key_len` below 1."""
+    def append(self, tokens: Iterable[int] | _Buffer | PromptLookup) -> None:
+        """All or nothing: InvalidToken, TypeError, MemoryError; ValueError beyond 2**31 - 1 tokens."""
+    def truncate(self, length: int) -> None:
+        """Back to the first `length` tokens, as if the others had never been there. ValueError beyond `len()`."""
+    def propose(self, max_len: int) -> list[int] | None:
+        """What followed the latest earlier occurrence of the last `key_len` tokens, up to the end of the history, at
+        most `max_len` tokens; None: nothing. ConfigInvalid for a `max_len` below 0."""
+    def history(self) -> list[int]: ...
+    def __len__(self) -> int: ...
+    @property
+    def key_len(self) -> int: ...
+    @property
+    def memory(self) -> int:
+        """Bytes."""
+
+@final
+class CopyWindow:
+    """How many tokens the next copy may propose: twice as many after one that was accepted whole, half after others."""
+
+    def __init__(self, start: int = 2, minimum: int = 1, maximum: int = 8) -> None:
+        """`start` is brought between the others. ConfigInvalid unless 1 <= minimum <= maximum."""
+    @property
+    def current(self) -> int: ...
+    def record(self, proposed: int, accepted: int) -> None:
+        """A copy of `proposed` tokens of which the model accepted the first `accepted`. 0 proposed changes nothing."""
+
+@final
+class MissBackoff:
+    """How many rounds to propose nothing: 1 after a copy of which nothing was accepted, twice as many after each
+    further one in a row, at most `cap`; 0 after any accepted token."""
+
+    def __init__(self, cap: int = 16) -> None: ...
+    @property
+    def pause(self) -> int:
+        """Rounds still to be passed over."""
+    def skip(self) -> bool:
+        """To be asked once a round: whether it is passed over."""
+    def record(self, proposed: int, accepted: int) -> None: ...
+
 class GpuError(RuntimeError):
     """The GPU engine cannot be used. `code` (native/gpu/error.h): driver_missing, driver_too_old, no_device,
     unsuitable_program, abi_mismatch, load_failed, out_of_memory, launch_failed, device_lost, hung, closed or forked."""

@@ -263,6 +263,9 @@ def test_variants(counting: Variant, sanitizing: Variant, publishers: Publishers
         Job("fuzz", PYTHON, "tools/fuzz_program_reader.py", sanitizing.tree),
         # The lanes of text at every level, beside memory that cannot be read.
         Job("levels", sanitizing.tree / "native" / "compare_levels", "300"),
+        # The shared look-up of drafts against models, with threads and forks.
+        Job("lookup", "sh", "-ec", 'for mode in model sound threads; do "$0" $mode 60000; done',
+            sanitizing.tree / "native" / "shared_lookup_fuzz"),
         # Converted vocabularies against their publishers' encoders.
         Job("publishers", PYTHON, "-m", "pytest", "-q", "tests/conversion/test_published_vocabularies.py",
             env=converted),

@@ -73,9 +73,11 @@ void register_gpu_abi(nanobind::module_& m);
 void register_arguments(nanobind::module_& m);
 void register_gpu(nanobind::module_& m);
 void register_prefix_cache(nanobind::module_& m);
+void register_speculative_parts(nanobind::module_& m);
 bool register_encoding(PyObject* module);
 bool register_encoding_batch(PyObject* module);
 bool register_encoder(PyObject* module);
 bool register_session(PyObject* module);
+bool register_shared_token_cache(PyObject* module);
 
 }  // namespace toktier::bind

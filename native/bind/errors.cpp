@@ -67,6 +67,15 @@ void set_invalid_token(PyObject* token, Py_ssize_t index) {
   if (details) raise("InvalidToken", message, details.get(), nullptr);
 }
 
+void set_marker_token(Py_ssize_t index) {
+  const std::string message = "ids[" + std::to_string(index) +
+                              "] is 4294967295, which marks the end of a stored stretch: expected IDs up to 4294967294";
+  const Ref details(Py_BuildValue("{s:n}", "index", index));
+  if (details) raise("InvalidToken", message, details.get(), "leave padding and placeholders out of what is inserted");
+}
+
+void set_config_invalid(const char* message, const char* remedy) { raise("ConfigInvalid", message, nullptr, remedy); }
+
 void set_session_conflict(PyObject* expected, PyObject* found) {
   const Ref details(Py_BuildValue("{s:O,s:O}", "expected", expected, "found", found));
   const Ref message(PyUnicode_FromFormat("the session is at revision %S: expected revision %S", found, expected));

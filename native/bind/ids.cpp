@@ -17,9 +17,7 @@ int take_buffer(PyObject* object, std::vector<std::uint32_t>& out) {
     PyErr_Clear();
     return 0;
   }
-  const char* format = view.format == nullptr ? "B" : view.format;
-  if (*format == '@' || *format == '=' || *format == '<') ++format;
-  const bool fits = view.ndim == 1 && view.itemsize == 4 && std::strcmp(format, "I") == 0;
+  const bool fits = is_id_buffer(view);
   if (fits) {
     const auto* ids = static_cast<const std::uint32_t*>(view.buf);
     out.assign(ids, ids + view.len / 4);
@@ -29,6 +27,12 @@ int take_buffer(PyObject* object, std::vector<std::uint32_t>& out) {
 }
 
 }  // namespace
+
+bool is_id_buffer(const Py_buffer& view) {
+  const char* format = view.format == nullptr ? "B" : view.format;
+  if (*format == '@' || *format == '=' || *format == '<') ++format;
+  return view.ndim == 1 && view.itemsize == 4 && std::strcmp(format, "I") == 0;
+}
 
 bool take_id(PyObject* object, Py_ssize_t index, std::uint32_t& out) {
   const Ref number(PyBool_Check(object) ? nullptr : PyNumber_Index(object));  // a flag is no id

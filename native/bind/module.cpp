@@ -20,7 +20,8 @@ NB_MODULE(_native, m) {
   register_arguments(m);
   register_gpu(m);
   register_prefix_cache(m);
+  register_speculative_parts(m);
   if (!register_encoding(m.ptr()) || !register_encoding_batch(m.ptr()) || !register_encoder(m.ptr()) ||
-      !register_session(m.ptr()))
+      !register_session(m.ptr()) || !register_shared_token_cache(m.ptr()))
     throw nanobind::python_error();
 }
