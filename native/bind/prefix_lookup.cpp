@@ -61,8 +61,9 @@ PrefixLookup::PrefixLookup(nb::object index, nb::handle text, bool add_special_t
   if (!text_) throw nb::python_error();
   TextFault fault{};
   bool valid;
-  // At every boundary. Ended to a key only where it is asked for: a hit asks for few, from the deepest on.
-  std::vector<cache::Sha256> digests;
+  // At every boundary the state, and where the bytes begin that fill no block yet. Ended to a key only where that is asked for: a
+  // hit asks for few, from the deepest on.
+  std::vector<std::pair<cache::Sha256, std::size_t>> digests;
   {
     WithoutGil released(text_weight(text_.get()) >= kReleaseGilFrom);
     valid = utf8_of(text_.get(), transcode_lanes(best_level()), buffer_, utf8_, fault);
@@ -75,9 +76,10 @@ PrefixLookup::PrefixLookup(nb::object index, nb::handle text, bool add_special_t
       digests.reserve(keys_.size());
       cache::Sha256 digest = index_.begun[add_special_tokens];
       std::size_t at = 0;
-      for (std::size_t i = 0; i < keys_.size(); at = end_of(i), ++i) {
-        digest.update(utf8_.substr(at, end_of(i) - at));
-        digests.push_back(digest);
+      for (std::size_t i = 0; i < keys_.size(); ++i) {
+        const std::size_t fed = digest.whole_blocks(end_of(i) - at);
+        digest.update(utf8_.substr(at, fed));
+        digests.emplace_back(digest, at += fed);
       }
     }
   }
@@ -86,7 +88,8 @@ PrefixLookup::PrefixLookup(nb::object index, nb::handle text, bool add_special_t
     throw nb::python_error();
   }
   for (std::size_t i = keys_.size(); i > 0 && found_ == nullptr; --i) {
-    keys_[i - 1] = digests[i - 1].digest();
+    const auto& [digest, from] = digests[i - 1];
+    keys_[i - 1] = digest.digest(utf8_.substr(from, end_of(i - 1) - from));
     found_ = index_.store.ask(keys_[i - 1]);
     if (found_ == nullptr) continue;
     index_.store.use(found_);

@@ -2,6 +2,7 @@
 
 #include <bit>
 #include <cstring>
+#include <utility>
 
 namespace toktier::cache {
 
@@ -58,9 +59,10 @@ void PrefixStore::copy(const Entry* entry, std::uint32_t* ids) {
 
 PrefixStore::Entry* PrefixStore::add(const Digest& key, Entry* parent, const std::uint32_t* ids, std::uint64_t own,
                                      const std::string& name_space) {
-  if (const auto found = entries_.find(key); found != entries_.end()) {
-    hold(found->second.get());
-    return found->second.get();
+  const auto known = entries_.find(key);
+  if (known != entries_.end()) {
+    hold(known->second.get());
+    return known->second.get();
   }
   const std::uint64_t total = own + (parent == nullptr ? 0 : parent->total);
   if (capacity_ == 0 || weight(own, total) > capacity_) {
@@ -75,15 +77,13 @@ PrefixStore::Entry* PrefixStore::add(const Digest& key, Entry* parent, const std
   made->ids = std::make_unique_for_overwrite<std::uint32_t[]>(std::size_t(own));
   if (own != 0) std::memcpy(made->ids.get(), ids, std::size_t(own) * sizeof *ids);
   made->name_space = &*namespaces_.try_emplace(name_space).first;
-  Entry* const entry = entries_.emplace(key, std::move(made)).first->second.get();
+  adding_ = entries_.emplace(key, std::move(made)).first->second.get();
   if (parent != nullptr) hold(parent);
-  account(entry, true);
-  link(entry, true);
+  account(adding_, true);
+  link(adding_, true);
   fit();
-  const auto found = entries_.find(key);
-  if (found == entries_.end()) return nullptr;
-  hold(entry);
-  return entry;
+  if (adding_ != nullptr) hold(adding_);
+  return std::exchange(adding_, nullptr);
 }
 
 void PrefixStore::clear() {
@@ -150,6 +150,7 @@ void PrefixStore::release(Entry* entry, bool as_newest) {
 
 void PrefixStore::remove(Entry* entry) {
   account(entry, false);
+  if (entry == adding_) adding_ = nullptr;
   if (entry->name_space->second.entries == 0) namespaces_.erase(namespaces_.find(entry->name_space->first));
   Entry* const parent = entry->parent;
   entries_.erase(entries_.find(entry->key));

@@ -95,6 +95,7 @@ class PrefixStore {
   Sizes sizes_;
   Counts counts_;
   List lists_[3];  // of the parts: entries that nothing holds
+  Entry* adding_ = nullptr;  // null again where it did not stay
   FrequencySketch asked_;
 };
 

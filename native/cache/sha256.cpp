@@ -128,12 +128,14 @@ void Sha256::update(std::string_view bytes) {
   if (left % 64 != 0) std::memcpy(open_, data + left / 64 * 64, left % 64);
 }
 
-Digest Sha256::digest() const {
+Digest Sha256::digest(std::string_view tail) const {
   std::uint8_t end[128] = {};
-  const std::size_t held = size_ % 64, blocks = held < 56 ? 1 : 2;
-  std::memcpy(end, open_, held);
+  const std::size_t before = size_ % 64, held = before + tail.size(), blocks = held < 56 ? 1 : 2;
+  std::memcpy(end, open_, before);
+  if (!tail.empty()) std::memcpy(end + before, tail.data(), tail.size());
   end[held] = 0x80;
-  for (int i = 0; i < 8; ++i) end[blocks * 64 - 1 - std::size_t(i)] = std::uint8_t(size_ * 8 >> (8 * i));
+  const std::uint64_t bits = (size_ + tail.size()) * 8;
+  for (int i = 0; i < 8; ++i) end[blocks * 64 - 1 - std::size_t(i)] = std::uint8_t(bits >> (8 * i));
   std::uint32_t state[8];
   std::memcpy(state, state_, sizeof state);
   compress_(state, end, blocks);

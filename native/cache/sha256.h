@@ -17,7 +17,14 @@ class Sha256 {
  public:
   explicit Sha256(bool instructions = has_sha_instructions());
   void update(std::string_view bytes);
-  Digest digest() const;  // of all bytes so far; more may follow
+  // How many of `bytes` more would end the last block that they fill, 0 where they fill none: to feed so many at a time spares
+  // copying and blocks on their own.
+  std::size_t whole_blocks(std::size_t bytes) const {
+    const std::size_t held = size_ % 64;
+    return held + bytes < 64 ? 0 : (held + bytes) / 64 * 64 - held;
+  }
+  // Of all bytes so far and the tail, with which no block is full; more may follow instead of the tail.
+  Digest digest(std::string_view tail = {}) const;
 
  private:
   using Compress = void (*)(std::uint32_t* state, const std::uint8_t* blocks, std::size_t count);
