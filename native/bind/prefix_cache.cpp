@@ -1,5 +1,5 @@
-// `_native.PrefixStore`, `PrefixIndex` and `PrefixLookup`: the parts of toktier.cache.PrefixCache that must cost less than encoding;
-// and what it asks of a program: its added tokens.
+// `_native.PrefixStore`, `PrefixIndex` and `PrefixLookup`: the parts of toktier.cache.PrefixCache that must cost less than
+// encoding; and what it asks of a program: its added tokens.
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 

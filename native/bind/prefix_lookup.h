@@ -1,5 +1,5 @@
-// One text asked of a prefix cache: where its boundaries are, the longest prefix that is known, and what becomes of the rest. Every
-// member is called with the GIL held, which is the lock of the store; the text is scanned and digested without it.
+// One text asked of a prefix cache: where its boundaries are, the longest prefix that is known, and what becomes of the rest.
+// Every member is called with the GIL held, which is the lock of the store; the text is scanned and digested without it.
 #pragma once
 #include <string>
 #include <vector>

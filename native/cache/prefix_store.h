@@ -54,8 +54,8 @@ class PrefixStore {
 
   static void copy(const Entry* entry, std::uint32_t* ids);  // all of its prefix
 
-  // Keeps the prefix `key`, whose ids are those of `parent`, an entry of a shorter prefix that the caller holds (null: none), and
-  // `own` more. The entry, held for the caller, where it is there afterwards, be it that it was before; null where it was refused.
+  // Keeps the prefix `key`, whose ids are those of `parent`, an entry of a shorter prefix that the caller holds (null: none),
+  // and `own` more. The entry, held for the caller, where it is there afterwards, be it that it was before; null where it was refused.
   Entry* add(const Digest& key, Entry* parent, const std::uint32_t* ids, std::uint64_t own, const std::string& name_space);
 
   void clear();  // all that nobody holds

@@ -3,7 +3,7 @@ what a cache over them was seen to do."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from tokenizers import AddedToken, Tokenizer, models, normalizers, pre_tokenizers
@@ -51,6 +51,31 @@ class Bytes:
 
     def decode(self, ids: Iterable[int], skip_special_tokens: bool = True) -> str:
         return bytes(i - self.offset for i in ids).decode("utf-8", "replace")
+
+
+class Remembering:
+    """A second level in a dict; of `lies`, one answer each that no level should give."""
+
+    def __init__(self, lies: Sequence[tuple[int, bytes]] = ()) -> None:
+        self.values: dict[bytes, bytes] = {}
+        self.lies = list(lies)
+        self.asked: list[int] = []
+
+    def lookup(self, keys: Sequence[bytes], /) -> tuple[int, bytes] | None:
+        self.asked.append(len(keys))
+        assert all(len(key) == 32 for key in keys)
+        if self.lies:
+            return self.lies.pop()
+        return next(((i, self.values[key]) for i, key in enumerate(keys) if key in self.values), None)
+
+    def store(self, key: bytes, ids: bytes, /) -> None:
+        self.values[key] = ids
+
+    def stats(self) -> dict[str, Any]:
+        return {"values": len(self.values)}
+
+    def close(self) -> None:
+        self.values.clear()
 
 
 class Watched:

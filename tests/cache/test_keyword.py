@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import toktier
-from tests.cache.backends import IM, chatml
+from tests.cache.backends import IM, Remembering, chatml
 from tests.support.material import SMALL_DIR, changed_tokenizer, load_json
 from tests.support.native_tokenizers import native_file
 from toktier.cache import PrefixCache, PrefixStorage
@@ -82,6 +82,15 @@ def test_auto_leaves_it_off_on_the_native_engine() -> None:
 
 def test_without_the_keyword_there_is_none() -> None:
     assert native_file(BASE).explain()["prefix_cache"] == {"enabled": False, "disabled": "not asked for"}
+
+
+def test_a_cache_that_is_given_brings_its_second_level() -> None:
+    level = Remembering()
+    given = PrefixCache(native_file(BASE), second_level=level)
+    tokenizer = native_file(BASE, prefix_cache=given)
+    tokenizer.encode(texts()[0])
+    assert level.values
+    assert tokenizer.explain()["prefix_cache"]["stats"]["misses"] == 1
 
 
 @pytest.mark.parametrize("kind", ["cache", "storage"])

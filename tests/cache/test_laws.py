@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import Tokenizer as Reference
 
-from tests.cache.backends import Bytes
+from tests.cache.backends import Bytes, Remembering
 from tests.support import tokenizer_maker as maker
 from tests.support.material import SHARED, Artifacts
 from tests.support.native_tokenizers import native_file
@@ -26,31 +26,6 @@ from toktier.cache.overlaps import overlapped_by, overlapping_pair
 from toktier.errors import ProgramUnsupported, ToktierError, UnsupportedConfig
 
 LETTERS = "ab<|é"
-
-
-class Remembering:
-    """A second level in a dict; of `lies`, one answer each that no level should give."""
-
-    def __init__(self, lies: Sequence[tuple[int, bytes]] = ()) -> None:
-        self.values: dict[bytes, bytes] = {}
-        self.lies = list(lies)
-        self.asked: list[int] = []
-
-    def lookup(self, keys: Sequence[bytes], /) -> tuple[int, bytes] | None:
-        self.asked.append(len(keys))
-        assert all(len(key) == 32 for key in keys)
-        if self.lies:
-            return self.lies.pop()
-        return next(((i, self.values[key]) for i, key in enumerate(keys) if key in self.values), None)
-
-    def store(self, key: bytes, ids: bytes, /) -> None:
-        self.values[key] = ids
-
-    def stats(self) -> dict[str, Any]:
-        return {"values": len(self.values)}
-
-    def close(self) -> None:
-        self.values.clear()
 
 
 @given(st.lists(st.text("abc", min_size=1, max_size=4), min_size=1, max_size=5, unique=True))

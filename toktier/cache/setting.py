@@ -14,6 +14,7 @@ from toktier.errors import ConfigInvalid
 from toktier.labels import quoted
 
 if TYPE_CHECKING:
+    from toktier.cache.level import SecondLevel
     from toktier.cache.prefix_cache import PrefixCache
     from toktier.cache.storage import PrefixStorage
 
@@ -25,12 +26,14 @@ PrefixCacheArgument: TypeAlias = "int | Literal['auto'] | PrefixCache | PrefixSt
 
 @dataclass(frozen=True, slots=True)
 class PrefixCacheSetting:
-    """`capacity`: bytes held, where there is no `storage`. `automatic`: "auto" was given."""
+    """`capacity`: bytes held, where there is no `storage`. `automatic`: "auto" was given. `second_level`: None: that of
+    the storage."""
 
     capacity: int
     storage: PrefixStorage | None = None
     extend: bool = True
     automatic: bool = False
+    second_level: SecondLevel | None = None
 
     def over(self, inner: Any, *, warn: bool = True) -> PrefixCache:
         from toktier.cache.prefix_cache import PrefixCache
@@ -38,7 +41,13 @@ class PrefixCacheSetting:
 
         # A budget that a process is given means its memory.
         storage = self.storage or PrefixStorage(self.capacity, budget="resident")
-        return PrefixCache(inner, storage=storage, extend=self.extend, warn=warn and not self.automatic)
+        return PrefixCache(
+            inner,
+            storage=storage,
+            extend=self.extend,
+            second_level=self.second_level,
+            warn=warn and not self.automatic,
+        )
 
     def off_because(self, native: bool, gpu: bool) -> str | None:
         """Why there is no cache for an engine; None: there is one."""
@@ -47,7 +56,7 @@ class PrefixCacheSetting:
         return OFF_ON_ENGINE if native and self.automatic else None
 
     def __reduce__(self) -> tuple[type[PrefixCacheSetting], tuple[int, None, bool, bool]]:
-        """Entries stay in their process: another one begins with an empty storage of the same capacity."""
+        """Entries and connections stay in their process: another one begins with an empty storage of the capacity."""
         return PrefixCacheSetting, (self.capacity, None, self.extend, self.automatic)
 
 
@@ -59,9 +68,9 @@ def setting_of(value: PrefixCacheArgument) -> PrefixCacheSetting | None:
     from toktier.cache.storage import DEFAULT_CAPACITY, PrefixStorage
 
     if isinstance(value, PrefixCache):
-        return PrefixCacheSetting(value.storage.stats()["capacity"], value.storage, value.extend)
+        return PrefixCacheSetting(value.storage.capacity, value.storage, value.extend, second_level=value.second_level)
     if isinstance(value, PrefixStorage):
-        return PrefixCacheSetting(value.stats()["capacity"], value)
+        return PrefixCacheSetting(value.capacity, value)
     if value == "auto":
         return PrefixCacheSetting(DEFAULT_CAPACITY, automatic=True)
     if type(value) is int:

@@ -39,7 +39,7 @@ class PrefixStorage:
                 details={"argument": "budget"},
                 remedy="leave budget out",
             )
-        self.budget = budget
+        self.capacity, self.budget = capacity, budget
         self.second_level = second_level
         self._native = PrefixStore(capacity, budget == "resident")
 
