@@ -9,7 +9,7 @@ namespace toktier::bind {
 
 namespace {
 
-// The last n of an exact list or tuple, where they are exact ints within range, which runs nobody's code: 1, 0 fewer, -1 otherwise.
+// The last n of an exact list or tuple, where they are exact ints within range; runs nobody's code. 1, 0 fewer, -1 otherwise.
 int take_last_of_list(PyObject* object, std::size_t n, std::uint32_t* out) {
   if (!PyList_CheckExact(object) && !PyTuple_CheckExact(object)) return -1;
   const std::size_t size = std::size_t(PySequence_Fast_GET_SIZE(object));

@@ -4,8 +4,8 @@
 //
 // An n-gram may stand in two sets, of which either is known from the other and the tag. It goes where a slot is empty or its
 // position left the ring; else a slot moves over to its own other set to make room; only then the one that was seen longest ago
-// is lost. So what was stored once is found again when it is sent again, and with a slot for each ring token (every budget that
-// gives a scope a power of two) the ring decides what is forgotten, not the table.
+// is lost. So what was stored once is found again when it is sent again. With a slot for each ring token (every budget that gives
+// a scope a power of two) a ring of text that never repeats loses 3 % of its n-grams, all of its oldest third.
 //
 // A position that left the ring long ago looks like a new one. It is compared as any other, and does no harm.
 #pragma once

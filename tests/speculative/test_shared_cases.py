@@ -279,6 +279,27 @@ def test_more_ngrams_than_slots() -> None:
     assert made.propose(A, range(99991, 99999), 9) == [99999]
 
 
+def test_a_full_ring_is_known_but_for_some_of_its_oldest_third() -> None:
+    made, length = cache(8, budget=1 << 18), 200
+    documents = [range(n * length, (n + 1) * length) for n in range(4 * made.ring_tokens // length)]
+    for document in documents:
+        made.insert(A, document)
+    asked = lost = 0
+    position = made.stored(A) + 1
+    for document in reversed(documents):
+        position -= length + 1  # of the document's first token
+        if position < made.stored(A) - made.ring_tokens:
+            break
+        for end in range(8, length, 3):
+            found = made.propose(A, document[end - 8 : end], 1)
+            assert found in (None, [document[end]])
+            asked += 1
+            lost += found is None
+            assert found or position < made.stored(A) - made.ring_tokens * 2 // 3
+    assert asked > made.ring_tokens // 4
+    assert lost < asked // 20
+
+
 @pytest.mark.parametrize("seed", range(8))
 def test_a_conversation_that_is_sent_again_as_it_grows_stays_at_the_bound(seed: int) -> None:
     made, generator = cache(8, budget=4 << 20), random.Random(seed)
