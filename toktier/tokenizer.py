@@ -338,6 +338,7 @@ class Tokenizer(EncoderBase, AsyncCalls):
         return Traits(
             apart=self._serving.changes_length,
             inline=native,
+            gpu=self._gpu is not None,
             asks_store=asks_store or asks_second_level,
             store_from=CACHED_FROM if asks_second_level else LOOKUP_FROM,
             cached=self._caching is not None,

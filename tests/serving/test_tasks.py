@@ -18,6 +18,7 @@ from tests.serving.held_tokenizer import PATIENCE, HeldTokenizer
 from toktier import Encoding, Tokenizer
 from toktier.errors import BatcherClosed, InvalidText, QueueFull, UnsupportedConfig
 from toktier.serving import Batcher, Limits
+from toktier.serving.batcher import INLINE_CALLS
 from toktier.serving.waiters import TrioWaiter, task_waiter
 
 QUEUED = Limits(inline_bytes=0)
@@ -257,9 +258,9 @@ def test_awaiting_one_call_after_another_lets_other_tasks_run(tok: Tokenizer) ->
                 await asyncio.sleep(0)
 
         task = asyncio.ensure_future(other())
-        for _ in range(50):
+        for _ in range(10 * INLINE_CALLS):
             await tok.aencode("short")
         task.cancel()
         return turns
 
-    assert asyncio.run(main()) >= 50
+    assert asyncio.run(main()) >= 9

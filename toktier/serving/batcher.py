@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import atexit
 import os
+import sys
 import threading
 import weakref
 from collections.abc import Hashable, Iterable
 from functools import partial
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Final, Self
 
 from toktier._native import Encoding, EncodingBatch, text_of, text_weight
 from toktier.errors import BatcherClosed
@@ -29,6 +30,10 @@ from toktier.serving.room import IDLE_SECONDS, Room
 from toktier.serving.tally import Tally
 from toktier.serving.waiters import Answer, Outcome, checkpoint, deliver, outcome_of, task_waiter
 from toktier.sessions.session import Session
+
+# Inline calls after which a task of asyncio gives way to others: to do so costs half of what a short text does. Under
+# trio every call does: there a call that may wait is a checkpoint always.
+INLINE_CALLS: Final = 8
 
 
 class Batcher:
@@ -46,8 +51,9 @@ class Batcher:
         self.limits = limits or Limits()
         self._traits = traits_of(tokenizer)
         # A text that may be in the store is not short.
-        short = min(self.limits.inline_bytes, self._traits.store_from - 1) if self._traits.inline else 0
-        self._inline_bytes = max(0, short)
+        short = min(self.limits.inline_bytes, self._traits.store_from - 1) or -1  # 0: not even empty ones
+        self._inline_bytes = short if self._traits.inline else -1
+        self._inline_calls = 0
         self._tally = Tally()
         self._room = Room(self.limits)
         self._queue = BatchQueue(self._room)
@@ -72,11 +78,12 @@ class Batcher:
         Raises QueueFull, InvalidText and BatcherClosed at once; what else encoding raises is the future's.
         """
         waiter: Answer[Encoding] = Answer(self)
-        if self._is_inline(text, session, lookup):
-            waiter.set_running_or_notify_cancel()
-            waiter.set_result(self.tokenizer.encode(text, add_special_tokens, **_plain(plain)))
-        else:
+        inline = self._inline(text, add_special_tokens, lookup, plain) if session is None else None
+        if inline is None:
             self._accept(waiter, text, add_special_tokens, session, lookup, plain)
+        else:
+            waiter.set_running_or_notify_cancel()
+            waiter.set_result(inline)
         return waiter
 
     async def aencode(
@@ -94,10 +101,13 @@ class Batcher:
 
         Raises also QueueFull and BatcherClosed.
         """
-        if self._is_inline(text, session, lookup):
-            encoding = self.tokenizer.encode(text, add_special_tokens, **_plain(plain))
-            await checkpoint()
-            return encoding
+        if session is None:
+            inline = self._inline(text, add_special_tokens, lookup, plain)
+            if inline is not None:
+                self._inline_calls = calls = self._inline_calls + 1
+                if calls % INLINE_CALLS == 0 or "trio" in sys.modules:
+                    await checkpoint()
+                return inline
         waiter = task_waiter()
         self._accept(waiter, text, add_special_tokens, session, lookup, plain)
         try:
@@ -163,18 +173,18 @@ class Batcher:
 
     # accepting
 
-    def _is_inline(self, text: Text, session: str | Session | None, lookup: str | None) -> bool:
-        if not self._inline_bytes or session is not None or lookup not in (None, "off"):
-            return False
-        if type(text) is str and text.isascii():
-            short = len(text) <= self._inline_bytes
-        else:
-            short = text_weight(text) <= self._inline_bytes
-        if not short or getattr(self.tokenizer, "_gpu_from", None) is not None:
-            return False
+    def _inline(self, text: Text, add_special_tokens: bool, lookup: str | None, plain: bool) -> Encoding | None:
+        """The answer of a text that its caller encodes; None: it is none of these."""
+        weight = len(text) if type(text) is str and text.isascii() else text_weight(text)
+        if weight > self._inline_bytes or lookup not in (None, "off"):
+            return None
+        if self._traits.gpu and getattr(self.tokenizer, "_gpu_from", None) is not None:
+            return None
         if self._room.is_closed:
             raise BatcherClosed("the batcher is closed")
-        return True
+        if plain:
+            return self.tokenizer.encode(text, add_special_tokens, **_plain(plain))
+        return self.tokenizer.encode(text, add_special_tokens)
 
     def _accept(
         self,

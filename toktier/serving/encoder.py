@@ -15,11 +15,13 @@ Text = Any  # str, or bytes-like UTF-8
 class Traits(NamedTuple):
     """What holds for an encoder from its load on. `apart`: its file stores truncation or padding, so that ids of a row
     may depend on the other rows of a call. `inline`: the CPU engine serves, for which a short text is a matter of
-    microseconds. `asks_store`: texts of `store_from` bytes and more are looked up in a store, which may take its time,
-    unless the call forbids it. `cached`: `encode` finds prefixes in memory, and `encode_batch` does not."""
+    microseconds. `gpu`: a GPU may serve, now or later. `asks_store`: texts of `store_from` bytes and more are looked up
+    in a store, which may take its time, unless the call forbids it. `cached`: `encode` finds prefixes in memory, and
+    `encode_batch` does not."""
 
     apart: bool = False
     inline: bool = False
+    gpu: bool = False
     asks_store: bool = False
     store_from: int = 0
     cached: bool = False
