@@ -33,7 +33,7 @@ from toktier.sessions.session import Session
 
 # Inline calls after which a task of asyncio gives way to others: to do so costs half of what a short text does. Under
 # trio every call does: there a call that may wait is a checkpoint always.
-INLINE_CALLS: Final = 8
+INLINE_CALLS: Final = 16
 
 
 class Batcher:
@@ -54,6 +54,7 @@ class Batcher:
         short = min(self.limits.inline_bytes, self._traits.store_from - 1) or -1  # 0: not even empty ones
         self._inline_bytes = short if self._traits.inline else -1
         self._inline_calls = 0
+        self._may_use_gpu, self._encode_inline = self._traits.gpu, tokenizer.encode
         self._tally = Tally()
         self._room = Room(self.limits)
         self._queue = BatchQueue(self._room)
@@ -176,15 +177,15 @@ class Batcher:
     def _inline(self, text: Text, add_special_tokens: bool, lookup: str | None, plain: bool) -> Encoding | None:
         """The answer of a text that its caller encodes; None: it is none of these."""
         weight = len(text) if type(text) is str and text.isascii() else text_weight(text)
-        if weight > self._inline_bytes or lookup not in (None, "off"):
+        if weight > self._inline_bytes or (lookup is not None and lookup != "off"):
             return None
-        if self._traits.gpu and getattr(self.tokenizer, "_gpu_from", None) is not None:
+        if self._may_use_gpu and getattr(self.tokenizer, "_gpu_from", None) is not None:
             return None
         if self._room.is_closed:
             raise BatcherClosed("the batcher is closed")
         if plain:
-            return self.tokenizer.encode(text, add_special_tokens, **_plain(plain))
-        return self.tokenizer.encode(text, add_special_tokens)
+            return self._encode_inline(text, add_special_tokens, **_plain(plain))
+        return self._encode_inline(text, add_special_tokens)
 
     def _accept(
         self,
