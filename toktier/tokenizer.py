@@ -23,7 +23,7 @@ from toktier.sessions.turns import Turns
 from toktier.text_parts import text_parts
 
 if TYPE_CHECKING:
-    from toktier._native import EncodingBatch
+    from toktier._native import EncodingBatch, GpuIds
     from toktier.backends.fast_cpu import FastCpuBackend
     from toktier.backends.hf import HfBackend
     from toktier.backends.text import Text
@@ -200,6 +200,24 @@ class Tokenizer(EncoderBase, AsyncCalls):
             splits = batch.row_splits
             return [splits[i + 1] - splits[i] for i in range(len(batch))]
         return [len(row) for row in self._encode_batch_routed(texts, add_special_tokens, workers, plain)]
+
+    def encode_on_device(
+        self, texts: Iterable[Text], add_special_tokens: bool = False, *, plain: bool = False, stream: Any = None
+    ) -> GpuIds:
+        """IDs of many texts in memory of the GPU, as int32, for whatever takes DLPack or `__cuda_array_interface__`;
+        `row_splits`, on the host, says where each text begins.
+
+        `stream`: of the caller, a handle or an object with `__cuda_stream__`: what is queued in it from then on finds
+        the ids. None: they are complete when this returns. Raises BackendUnavailable where no GPU serves,
+        BackendExecutionFault where it fails, InvalidText, TypeError and ValueError for what is no stream.
+        """
+        from toktier.routing.gpu_route import no_device
+
+        if self._gpu is None:
+            raise no_device(self._plan)
+        ids = self._gpu.encode_on_device(tuple(texts), add_special_tokens, plain, stream)
+        self._gpu_calls_seen = self.native_calls[0]
+        return ids
 
     def encode_segments(self, segments: Iterable[tuple[Text, bool]]) -> Encoding:
         """IDs of (text, allow_special) pairs, each encoded alone, one after the other.

@@ -8,10 +8,12 @@ import hashlib
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 
 import toktier
+from tests.gpu.test_host_engine import device_ids
 from tests.support.fake_cuda import LAUNCH_FAILED, FakeCuda, fake_cuda
 from tests.support.material import ROOT, SMALL_DIR
 from toktier import ToktierWarning
@@ -168,3 +170,47 @@ def test_what_a_kernel_leaves_is_counted_by_its_reason(cuda: FakeCuda, tmp_path:
     report = tok.explain()
     engine = report["gpu_backend"]["counters"]
     assert {code: n for code, n in engine["redone"].items() if n}.items() <= report["counters"]["reasons"].items()
+
+
+def test_sessions_stay_on_the_cpu_and_explain_says_why(cuda: FakeCuda, tmp_path: Path) -> None:
+    tok, native = opened(store=tmp_path / "store"), toktier.from_file(FILE, policy="supported", device="cpu")
+    assert tok.encode(WHOLE, lookup="off").backend == "gpu"
+    launched = cuda.calls("cuLaunchKernel")
+    with tok.session("chat") as session:
+        session.append(WHOLE)
+        assert list(session.ids) == native.encode(WHOLE).ids
+    tok.encode(WHOLE + "more", session="other")
+    assert tok.encode(WHOLE).backend == "fast_cpu"  # asked of the store
+    assert cuda.calls("cuLaunchKernel") == launched
+    report = tok.explain()
+    assert report["gpu_backend"]["sessions"]["backend"] == "fast_cpu"
+    assert report["gpu_backend"]["sessions"]["reason"] == "R_GPU_SESSION"
+    assert report["counters"]["reasons"]["R_GPU_SESSION"] >= 2
+    assert "R_GPU_SESSION" in report["reason_meanings"]
+    assert "R_INPUT_BELOW_GPU_THRESHOLD" not in report["counters"]["reasons"]
+
+
+def test_ids_stay_on_the_device_for_a_stream_of_the_caller(cuda: FakeCuda) -> None:
+    tok, native = opened(), toktier.from_file(FILE, policy="supported", device="cpu")
+    stream = cuda.stream()
+    ids = tok.encode_on_device(iter(["short", *TEXTS]), add_special_tokens=True, stream=stream)
+    expected = [native.encode(text, add_special_tokens=True).ids for text in ("short", *TEXTS)]
+    cuda.settle(stream)
+    assert device_ids(ids) == [identity for row in expected for identity in row]
+    assert ids.row_splits[1] == len(expected[0])
+    assert tok.explain()["counters"]["calls"]["gpu"] == 1 + len(TEXTS)
+    cuda.fail("kernel", 1, LAUNCH_FAILED)
+    with (
+        pytest.warns(ToktierWarning, match="fast_cpu serves, not gpu"),
+        pytest.raises(toktier.errors.BackendExecutionFault, match=r"no ids are on it: .*LAUNCH_FAILED"),
+    ):
+        tok.encode_on_device(TEXTS)
+    with pytest.raises(toktier.errors.BackendUnavailable, match=r"no ids can be put on a GPU: .*LAUNCH_FAILED"):
+        tok.encode_on_device(TEXTS)
+
+
+def test_ids_on_a_device_need_a_gpu_that_serves() -> None:
+    tok = toktier.from_file(FILE, policy="supported", device="cpu")
+    with pytest.raises(toktier.errors.BackendUnavailable, match="no ids can be put on a GPU: device cpu") as raised:
+        tok.encode_on_device(["a"])
+    assert raised.value.details["reason"] == "R_GPU_DISABLED"

@@ -294,5 +294,5 @@ def test_sessions_and_decoding_stay_with_the_cpu_engine(device: StandIn) -> None
     assert tok.decode(tok.encode(LONG)) == LONG
     report = tok.explain()
     assert report["last_decode_backend"] == "fast_cpu"
-    assert report["counters"]["reasons"] == {}  # a session is not too short for a GPU, it is none of its texts
+    assert report["counters"]["reasons"] == {"R_GPU_SESSION": 1}  # not too short for a GPU: none of its texts
     assert report["counters"]["calls"]["fast_cpu"] == 1

@@ -29,7 +29,7 @@ P, R = RoutingPolicy, Reason
 # Reasons that no plan gives: they arise when a text is decoded or encoded.
 AT_RUN_TIME = {
     R.DECODE_REFERENCE, R.SESSION_NO_SAFE_CUT, R.INPUT_BELOW_GPU_THRESHOLD, R.INPUT_NORMALIZED, R.GPU_MALFORMED,
-    R.GPU_ADDED_OVERLAP, R.GPU_ADDED_FLAGS, R.GPU_GIANT_PIECE, R.BACKEND_FORKED,
+    R.GPU_ADDED_OVERLAP, R.GPU_ADDED_FLAGS, R.GPU_GIANT_PIECE, R.BACKEND_FORKED, R.GPU_SESSION,
 }  # fmt: skip
 
 HERE = ProbeFacts(reference_version="0.23.3")

@@ -17,7 +17,7 @@ from toktier import _native
 from toktier.routing.vocabulary import BackendId, GpuDelivery, Reason
 
 if TYPE_CHECKING:
-    from toktier._native import Encoding, EncodingBatch, Program
+    from toktier._native import Encoding, EncodingBatch, GpuIds, Program
     from toktier.backends.fast_cpu import FastCpuBackend
     from toktier.backends.text import Text
     from toktier.config import Settings
@@ -114,6 +114,16 @@ class GpuBackend:
     def encode_batch(self, texts: tuple[Text, ...], add_special_tokens: bool, plain: bool) -> EncodingBatch:
         """The same of many."""
         return self._engine.encode_batch(texts, add_special_tokens, plain)
+
+    def encode_on_device(
+        self, texts: tuple[Text, ...], add_special_tokens: bool, plain: bool, stream: object
+    ) -> GpuIds:
+        """The ids in memory of the device. Raises GpuFault where it does not serve, and what the engine raises for a
+        text or a stream."""
+        try:
+            return self._engine.encode_on_device(texts, add_special_tokens, plain, stream=stream)
+        except _native.GpuError as error:
+            raise _fault(error.code, error) from None
 
     @property
     def fault(self) -> GpuFault | None:

@@ -186,6 +186,8 @@ def _counted(plan: Plan, counters: Counters, calls: Calls, gpu_backend: dict[str
     counted.update(calls.fallen)
     counted[Reason.SESSION_NO_SAFE_CUT] += calls.uncut
     counted[Reason.INPUT_BELOW_GPU_THRESHOLD] += calls.below(plan)
+    if plan.serves is BackendId.GPU:
+        counted[Reason.GPU_SESSION] += calls.of_sessions
     engine = gpu_backend.get("counters") or {"redone": {}, "fallen": 0}
     counted.update({Reason(code): count for code, count in engine["redone"].items()})
     counted[Reason.EXEC_FAULT] += engine["fallen"]

@@ -14,15 +14,16 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from toktier.errors import BackendExecutionFault, BackendUnavailable
 from toktier.evidence.admission import Admission
 from toktier.evidence.kernels import Kernels, KernelsHere
-from toktier.routing.plan import Gate, Plan
+from toktier.routing.plan import Gate, Plan, remedy_of
 from toktier.routing.probe import OpenedGpu, Problem
-from toktier.routing.vocabulary import CERTIFYING, BackendId, GpuDelivery, Reason, Status
+from toktier.routing.vocabulary import CERTIFYING, REASON_MEANINGS, BackendId, GpuDelivery, Reason, Status
 from toktier.sessions.turns import Turns
 
 if TYPE_CHECKING:
-    from toktier._native import Encoding, EncodingBatch, Program
+    from toktier._native import Encoding, EncodingBatch, GpuIds, Program
     from toktier.backends.fast_cpu import FastCpuBackend
     from toktier.backends.gpu import GpuBackend, GpuDevice
     from toktier.backends.text import Text
@@ -81,6 +82,28 @@ class GpuRoute:
         batch = backend.encode_batch(texts, add_special_tokens, plain)
         self._served(backend, len(texts), batch.backend)
         return batch
+
+    def encode_on_device(
+        self, texts: tuple[Text, ...], add_special_tokens: bool, plain: bool, stream: object
+    ) -> GpuIds:
+        """The ids in memory of the device. Raises BackendUnavailable where it does not serve, BackendExecutionFault
+        where it fails."""
+        from toktier.backends.gpu import GpuFault
+
+        backend = self._ready(0)
+        if backend is None:
+            raise no_device(self.plan)
+        try:
+            ids = backend.encode_on_device(texts, add_special_tokens, plain, stream)
+        except GpuFault as fault:
+            self._served(backend, 0, BackendId.FAST_CPU)
+            raise BackendExecutionFault(
+                f"the GPU failed, so that no ids are on it: {fault.text}",
+                details={"reason": fault.reason.value},
+                remedy="encode_batch, which the CPU engine serves then",
+            ) from None
+        self._served(backend, len(texts), BackendId.GPU)
+        return ids
 
     def open(self) -> bool:
         """Asks the device now, if nobody has. Whether the GPU serves. Raises the refusal of the plan where nothing else
@@ -200,6 +223,11 @@ class GpuRoute:
             "self_tested": None if opened is None else opened.self_tested,
             "engine": None if backend is None else backend.facts(),
             "counters": self.counters(),
+            "sessions": {
+                "backend": BackendId.FAST_CPU.value,
+                "reason": Reason.GPU_SESSION.value,
+                "meaning": REASON_MEANINGS[Reason.GPU_SESSION],
+            },
             "fault": None if opened is None or opened.problem is None else opened.problem.text,
         }  # fmt: skip
 
@@ -207,6 +235,17 @@ class GpuRoute:
 def closed_gate(plan: Plan) -> Gate | None:
     """The first gate that keeps the GPU from serving; None: it serves."""
     return next((gate for gate in plan.gates if gate.backend is BackendId.GPU and not gate.is_open), None)
+
+
+def no_device(plan: Plan) -> BackendUnavailable:
+    """The error of whoever wants ids on a device that does not serve."""
+    gate = closed_gate(plan)
+    why = "the caller named another backend" if gate is None else gate.summary
+    return BackendUnavailable(
+        f"no ids can be put on a GPU: {why}",
+        details={"reason": None if gate is None or gate.reason is None else gate.reason.value},
+        remedy=(None if gate is None else remedy_of(gate)) or "encode_batch, whose ids are on the host",
+    )
 
 
 def kernels_at_hand(program: Program, device: GpuDevice, cubin: str) -> Kernels:

@@ -139,6 +139,7 @@ class Reason(enum.StrEnum):
     GPU_FORKED = "R_GPU_FORKED"
     BACKEND_REFUSED_FILE = "R_BACKEND_REFUSED_FILE"
     BACKEND_FORKED = "R_BACKEND_FORKED"
+    GPU_SESSION = "R_GPU_SESSION"
 
 
 REASON_MEANINGS: dict[Reason, str] = {
@@ -175,6 +176,8 @@ REASON_MEANINGS: dict[Reason, str] = {
     Reason.BACKEND_REFUSED_FILE: "the third-party engine cannot load this tokenizer.json",
     Reason.BACKEND_FORKED: "this process is the fork of one in which the third-party engine had run, whose threads no "
     "fork has",
+    Reason.GPU_SESSION: "no fallback: sessions and look-ups in a store are the CPU engine's, which alone tells where a "
+    "text may be cut among its ids",
 }
 
 
