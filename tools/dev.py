@@ -231,30 +231,41 @@ def install_nvrtc(*, every_build: bool = False) -> None:
         stamp.write_text(wanted)
 
 
-class Publishers:
-    """The publishers' encoders, which bring many packages and stay out of `.venv`; fetched while other things run."""
+class Site:
+    """The packages of an extra that stay out of `.venv`, because most of what is tested there is a host without them:
+    in build/NAME, fetched while other things run. `variable`: tells tests that they must be there."""
 
-    def __init__(self) -> None:
+    def __init__(self, name: str, extra: str, variable: str, *flags: str) -> None:
         extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
-        self._stamp, self._wanted = BUILD / "publishers.sha256", digest_of(["pyproject.toml"])
-        self._site = BUILD / "publishers"
+        self._stamp, self._wanted = BUILD / f"{name}.sha256", digest_of(["pyproject.toml"])
+        self._site, self._variable = BUILD / name, variable
         self._job: Job | None = None
         if not (self._stamp.exists() and self._stamp.read_text() == self._wanted):
             shutil.rmtree(self._site, ignore_errors=True)
-            install = ("-m", "pip", "--quiet", "--disable-pip-version-check", "install", "--target", self._site)
-            self._job = Job("fetch encoders", PYTHON, *install, *extras["conversion-test"])
+            install = ("-m", "pip", "--quiet", "--disable-pip-version-check", "install", *flags, "--target", self._site)
+            self._job = Job(f"fetch {name}", PYTHON, *install, *extras[extra])
 
     def environment(self) -> dict[str, str]:
         if self._job is not None:
             self._job.wait()
             self._stamp.write_text(self._wanted)
         path = os.pathsep.join(part for part in (str(self._site), os.environ.get("PYTHONPATH")) if part)
-        return {**os.environ, "PYTHONPATH": path, "PUBLISHERS_ENCODERS": "required"}
+        return {**os.environ, "PYTHONPATH": path, self._variable: "required"}
 
 
-def test_variants(counting: Variant, sanitizing: Variant, publishers: Publishers) -> None:
-    """What only other builds, another reference or the publishers' encoders can show."""
-    converted = publishers.environment()
+def publishers() -> Site:
+    """The publishers' encoders."""
+    return Site("publishers", "conversion-test", "PUBLISHERS_ENCODERS")
+
+
+def engines_of_others() -> Site:
+    """Without what they require: numpy is in `.venv`, and nothing else of it is used."""
+    return Site("backends", "backends", "THIRD_PARTY_ENGINES", "--no-deps")
+
+
+def test_variants(counting: Variant, sanitizing: Variant, encoders: Site, engines: Site) -> None:
+    """What only other builds, another reference, the publishers' encoders or engines of others can show."""
+    converted, compared = encoders.environment(), engines.environment()
     counting.wait()
     sanitizing.wait()
     # Each of these is one process: together they fill the cores.
@@ -269,6 +280,9 @@ def test_variants(counting: Variant, sanitizing: Variant, publishers: Publishers
         # Converted vocabularies against their publishers' encoders.
         Job("publishers", PYTHON, "-m", "pytest", "-q", "tests/conversion/test_published_vocabularies.py",
             env=converted),
+        # Engines of others, behind the routed tokenizer.
+        Job("engines", PYTHON, "-m", "pytest", "-q", "-m", "not full", "tests/backends/test_third_party_engines.py",
+            env=compared),
         # The operation counters: nothing grows faster than the text.
         Job("counters", PYTHON, "-S", "-P", "-m", "pytest", "-q", "tests/counters", env=counting.environment()),
     ]  # fmt: skip
@@ -300,7 +314,7 @@ def do_test(options: argparse.Namespace) -> None:
     # Operation counts and planted faults do not touch each other, and share a build.
     counting = Variant("instrumented", "TOKTIER_COUNTERS=ON", "TOKTIER_FAULTS=ON")
     sanitizing = Variant("sanitize", "TOKTIER_SANITIZE=ON", "TOKTIER_PROGRAMS=ON")
-    publishers = Publishers()
+    encoders, engines = publishers(), engines_of_others()
     install_nvrtc()
     # Over all cores, whole files to one worker: fixtures of a module are made once.
     call(
@@ -317,7 +331,7 @@ def do_test(options: argparse.Namespace) -> None:
         marks,
         env={**os.environ, "NVRTC": "required"},
     )
-    test_variants(counting, sanitizing, publishers)
+    test_variants(counting, sanitizing, encoders, engines)
     if options.tier == "full":
         call(PYTHON, "tools/cross_aarch64.py", "--if-there")  # a minute
 
