@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from toktier import diagnostics_ring
 from toktier.config import Config, Settings, resolve_settings
+from toktier.conversion.recognise import vocabulary_format
 from toktier.errors import ArtifactNotFound, BackendUnavailable
 from toktier.labels import shown_path
 from toktier.program.side_file import beside
@@ -89,7 +90,9 @@ def from_file(
     gpu_delivery: GpuDelivery | str | None = None,
     config: Config | None = None,
 ) -> Tokenizer:
-    """The tokenizer of a tokenizer.json on this host; arguments as for `load`.
+    """The tokenizer of a tokenizer.json on this host; arguments as for `load`. A tekken file, or a file of ranks
+    (tiktoken) with what it does not say beside it, is converted and then a tokenizer.json like any other
+    (docs/artifacts.md).
 
     Raises ArtifactNotFound, ArtifactDamaged (no JSON), NotATokenizer, UnsupportedConfig (undefined in the reference
     itself), ConfigInvalid; and, where the reference may not serve in its place, ProgramUnsupported,
@@ -101,8 +104,24 @@ def from_file(
         keeping = keeping_of(store, lookup, settings, prefix_cache)
         resolution = {"family": None, "source": "file", "path": os.fspath(path)}
         name = shown_path(path)
-        path, sha256 = _followed(path, None, beside(path), sidecar, settings, resolution, name)
+        path, side = _tokenizer_json(path, settings, resolution, name)
+        path, sha256 = _followed(path, None, side, sidecar, settings, resolution, name)
         return open_tokenizer(path, settings, request, resolution, name, sha256, keeping)
+
+
+def _tokenizer_json(
+    path: str | os.PathLike[str], settings: Settings, resolution: dict[str, Any], name: str
+) -> tuple[str | os.PathLike[str], Path | None]:
+    """The tokenizer.json that a path names, and the side file beside it: of a vocabulary of another format the one
+    that it is converted to, which has none. Writes the member `converted` of `resolution`."""
+    form = vocabulary_format(path)
+    if form is None:
+        return path, beside(path)
+    from toktier.conversion.vocabulary_files import converted_file
+
+    made = converted_file(path, form, settings, name)
+    resolution["converted"] = {"from": form.value, "converter": made.converter, "path": str(made.path)}
+    return made.path, None
 
 
 def from_pretrained(
