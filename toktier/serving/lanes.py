@@ -126,14 +126,14 @@ class Lanes:
             self._tally.alone += wanted
             self._tally.withdrawn += not wanted
             self._tally.failed += isinstance(outcome, BaseException)
+        gone = deliver((waiter,), (outcome,)) if wanted else 0
+        with self.room.lock:  # answers of a lane come in its order, too
+            self._running.discard(waiter)
+            self._tally.gone += gone
             if self._lanes[lane]:
                 self._ready[lane] = None
             else:
                 del self._lanes[lane]
-        gone = deliver((waiter,), (outcome,)) if wanted else 0
-        with self.room.lock:
-            self._running.discard(waiter)
-            self._tally.gone += gone
 
     def close(self) -> list[threading.Thread]:
         """Wakes everybody, for whom the room is closed; the threads."""
