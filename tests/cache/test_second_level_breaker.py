@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from toktier.cache.second_level_breaker import FIRST_PAUSE, LONGEST_PAUSE, Breaker
@@ -42,6 +42,7 @@ def test_pauses_double_until_a_look_up_is_answered() -> None:
     assert breaker.until_probe(0.0) == FIRST_PAUSE
 
 
+@settings(deadline=None)
 @given(st.integers(-10, 3).map(lambda k: 2.0**k), st.integers(1, 10_000))
 def test_law_a_server_that_answers_probes_alone_costs_ever_less(timeout: float, seconds: int) -> None:
     """Who asks it pays a time-out: for at most a sixth of the time, and in the end for one in 500."""

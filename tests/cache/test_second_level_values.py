@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from toktier.cache import second_level_values as values
@@ -16,6 +16,7 @@ def as_bytes(ids: list[int]) -> bytes:
     return b"".join(one.to_bytes(4, "little") for one in ids)
 
 
+@settings(deadline=None)
 @given(keys, id_lists)
 def test_law_what_was_packed_is_unpacked_and_holds_the_ids_as_they_are(key: bytes, ids: list[int]) -> None:
     value = values.packed(key, as_bytes(ids))
@@ -24,6 +25,7 @@ def test_law_what_was_packed_is_unpacked_and_holds_the_ids_as_they_are(key: byte
     assert values.MIN_VALUE_BYTES <= len(value) == values.MIN_VALUE_BYTES + 4 * (len(ids) - 1)
 
 
+@settings(deadline=None)
 @given(keys, id_lists, st.data())
 def test_law_a_changed_bit_is_known(key: bytes, ids: list[int], data: st.DataObject) -> None:
     value = bytearray(values.packed(key, as_bytes(ids)))
@@ -31,6 +33,7 @@ def test_law_a_changed_bit_is_known(key: bytes, ids: list[int], data: st.DataObj
     assert values.unpacked(key, bytes(value)) is None
 
 
+@settings(deadline=None)
 @given(keys, id_lists, st.data())
 def test_law_a_value_cut_or_lengthened_is_known(key: bytes, ids: list[int], data: st.DataObject) -> None:
     value = values.packed(key, as_bytes(ids))
@@ -39,11 +42,13 @@ def test_law_a_value_cut_or_lengthened_is_known(key: bytes, ids: list[int], data
     assert values.unpacked(key, value + data.draw(st.binary(min_size=1, max_size=8))) is None
 
 
+@settings(deadline=None)
 @given(keys, keys, id_lists)
 def test_law_a_value_under_another_key_is_known(key: bytes, other: bytes, ids: list[int]) -> None:
     assert (values.unpacked(other, values.packed(key, as_bytes(ids))) is None) == (key != other)
 
 
+@settings(deadline=None)
 @given(keys, st.binary(max_size=200))
 def test_law_what_is_no_value_gives_no_ids(key: bytes, value: bytes) -> None:
     assert values.unpacked(key, value) is None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from toktier.cache.second_level_writes import PendingWrites
@@ -12,6 +12,7 @@ KEYS = st.binary(min_size=1, max_size=1)
 OPERATIONS = st.lists(st.tuples(st.sampled_from(["store", "remove", "pop", "clear"]), KEYS, st.integers(1, 9)))
 
 
+@settings(deadline=None)
 @given(OPERATIONS, st.integers(1, 5), st.integers(4, 60))
 def test_law_number_and_bytes_stay_within_their_bounds(
     steps: list[tuple[str, bytes, int]], most: int, most_bytes: int
@@ -33,6 +34,7 @@ def test_law_number_and_bytes_stay_within_their_bounds(
     assert pending.bytes == 0
 
 
+@settings(deadline=None)
 @given(st.lists(st.integers(1, 9), max_size=30), st.integers(1, 5), st.integers(4, 60))
 def test_law_the_newest_are_kept_in_their_order_and_the_others_counted(
     sizes: list[int], most: int, most_bytes: int

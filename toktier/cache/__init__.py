@@ -14,15 +14,17 @@ if TYPE_CHECKING:
 
     from toktier.cache.level import SecondLevel
     from toktier.cache.prefix_cache import PrefixCache
+    from toktier.cache.second_level import RedisSecondLevel
     from toktier.cache.storage import PrefixStorage
 
 _HOMES = {
     "PrefixCache": "toktier.cache.prefix_cache",
     "PrefixStorage": "toktier.cache.storage",
+    "RedisSecondLevel": "toktier.cache.second_level",
     "SecondLevel": "toktier.cache.level",
 }
 
-__all__ = ["PrefixCache", "PrefixStorage", "SecondLevel"]
+__all__ = ["PrefixCache", "PrefixStorage", "RedisSecondLevel", "SecondLevel"]
 
 
 def __getattr__(name: str) -> Any:
