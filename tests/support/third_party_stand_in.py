@@ -7,6 +7,7 @@ answers and faults needs none.
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
@@ -22,12 +23,13 @@ class PanicException(BaseException):
 
 
 class StandIn:
-    """What was asked of an engine, and what it is to throw."""
+    """What was asked of an engine, what it is to throw, and what it is to get wrong."""
 
     def __init__(self) -> None:
         self.calls: list[str] = []
         self.load_fails: BaseException | None = None
         self.fails: BaseException | None = None
+        self.wrong: Callable[[str, list[int]], list[int]] = lambda text, ids: ids
 
     def asked(self, call: str) -> None:
         self.calls.append(call)
@@ -52,7 +54,8 @@ class _Engine:
         self._plain.encode_special_tokens = True
 
     def _row(self, text: str, add: bool, plain: bool) -> _Result:
-        return _Result((self._plain if plain else self._reference).encode(text, add_special_tokens=add).ids)
+        ids = (self._plain if plain else self._reference).encode(text, add_special_tokens=add).ids
+        return _Result(self._told.wrong(text, ids))
 
 
 class _Rust(_Engine):

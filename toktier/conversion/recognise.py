@@ -8,6 +8,7 @@ from __future__ import annotations
 import enum
 import os
 import re
+from pathlib import Path
 
 from toktier.regular_files import open_regular
 
@@ -24,7 +25,7 @@ class VocabularyFormat(enum.StrEnum):
 def vocabulary_format(path: str | os.PathLike[str]) -> VocabularyFormat | None:
     """None for every other file, and for what cannot be read: the reader of a tokenizer.json says best why."""
     try:
-        with open_regular(path) as stream:
+        with open_regular(Path(path)) as stream:
             head = stream.read(HEAD) or b""
     except OSError:
         return None
