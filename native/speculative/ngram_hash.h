@@ -1,5 +1,6 @@
 // The hash of n tokens, rolled along a text in constant time a token. It decides where an n-gram is looked for and nothing else:
-// whoever finds compares tokens. The same in every process, so that the same calls give the same proposals.
+// whoever finds compares tokens. Where a table forgets, the base must be the same in every process, so that the same calls give
+// the same proposals; where it grows, a secret one keeps a text from being made whose n-grams all meet in one place.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -8,20 +9,22 @@ namespace toktier::speculative {
 
 class NgramHash {
  public:
-  explicit NgramHash(std::size_t n) : n_(n) {
-    for (std::size_t i = 0; i < n; ++i) outgoing_ *= kBase;
+  static constexpr std::uint64_t kPublicBase = 0x9E3779B97F4A7C15u;
+
+  NgramHash(std::size_t n, std::uint64_t base) : n_(n), base_(base | 1) {
+    for (std::size_t i = 0; i < n; ++i) outgoing_ *= base_;
   }
 
   // Polynomial of the n tokens at `tokens`; at most 2**64 values, to be mixed before use.
   std::uint64_t of(const std::uint32_t* tokens) const {
     std::uint64_t h = 0;
-    for (std::size_t i = 0; i < n_; ++i) h = h * kBase + tokens[i];
+    for (std::size_t i = 0; i < n_; ++i) h = h * base_ + tokens[i];
     return h;
   }
 
   // One token further: `first` leaves, `next` enters.
   std::uint64_t roll(std::uint64_t h, std::uint32_t first, std::uint32_t next) const {
-    return h * kBase + next - first * outgoing_;
+    return h * base_ + next - first * outgoing_;
   }
 
   // Every bit of the result depends on every bit of h.
@@ -32,9 +35,9 @@ class NgramHash {
   }
 
  private:
-  static constexpr std::uint64_t kBase = 0x9E3779B97F4A7C15u;  // odd: no token is lost from the polynomial
   std::size_t n_;
-  std::uint64_t outgoing_ = 1;  // kBase to the power of n
+  std::uint64_t base_;          // odd: no token is lost from the polynomial
+  std::uint64_t outgoing_ = 1;  // base_ to the power of n
 };
 
 }  // namespace toktier::speculative

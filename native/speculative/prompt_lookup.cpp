@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <random>
 #include <stdexcept>
 
 namespace toktier::speculative {
@@ -14,6 +15,15 @@ constexpr std::size_t kFewestSlots = 64;
 // Never 0, so that no slot in use is.
 std::uint32_t slot_hash(std::uint64_t rolled) { return std::uint32_t(NgramHash::mix(rolled) >> 32) | 1u << 31; }
 
+// Of the process. Prompts come from anybody, and with a known base one of them could make every look-up probe all slots.
+std::uint64_t secret_base() {
+  static const std::uint64_t base = [] {
+    std::random_device random;
+    return std::uint64_t(random()) << 32 | random();
+  }();
+  return base;
+}
+
 std::uint32_t position_of(std::uint64_t slot) { return std::uint32_t(slot); }
 std::uint32_t hash_of(std::uint64_t slot) { return std::uint32_t(slot >> 32); }
 
@@ -23,6 +33,8 @@ void make_room(std::vector<std::uint32_t>& v, std::size_t n) {
 }
 
 }  // namespace
+
+PromptLookup::PromptLookup(std::size_t key_len) : key_len_(key_len), hash_(key_len, secret_base()) {}
 
 std::size_t PromptLookup::memory() const {
   return (tokens_.capacity() + earlier_.capacity()) * sizeof(std::uint32_t) + slots_.capacity() * sizeof(Slot);

@@ -16,7 +16,7 @@ inline constexpr std::size_t kLongestHistory = 0x7FFFFFFF;  // tokens: positions
 
 class PromptLookup {
  public:
-  explicit PromptLookup(std::size_t key_len) : key_len_(key_len), hash_(key_len) {}
+  explicit PromptLookup(std::size_t key_len);
 
   std::size_t key_len() const { return key_len_; }
   std::span<const std::uint32_t> history() const { return tokens_; }

@@ -9,7 +9,7 @@ namespace toktier::speculative {
 
 namespace {
 
-constexpr std::size_t kAhead = 16;         // positions whose set is on its way from memory while another is worked on
+constexpr std::size_t kAhead = 16;           // positions whose set is on its way from memory while another is worked on
 constexpr std::size_t kRepeatsThatEnd = 32;  // known tokens in a row that end a stored stretch; shorter repeats are stored again,
                                              // so that a copy is not cut short at each of them
 
@@ -18,7 +18,7 @@ constexpr std::size_t kRepeatsThatEnd = 32;  // known tokens in a row that end a
 Scope::Scope(const Geometry& geometry)
     : key_len_(geometry.key_len),
       memory_(geometry.bytes()),
-      hash_(geometry.key_len),
+      hash_(geometry.key_len, NgramHash::kPublicBase),
       table_(static_cast<std::uint32_t*>(memory_.data()), geometry.slots, geometry.ring, geometry.key_len),
       ring_(static_cast<std::uint32_t*>(memory_.data()) + geometry.slots * kSlotBytes / kTokenBytes, geometry.ring) {}
 
