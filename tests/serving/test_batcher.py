@@ -204,6 +204,8 @@ def test_the_prefix_cache_of_a_tokenizer_is_asked_as_encode_asks_it(backend: str
             found = batcher.submit(texts[0], **more).result(PATIENCE)  # type: ignore[arg-type]
             assert found.ids == tok.encode(texts[0], **more).ids  # type: ignore[arg-type]
         assert batcher.stats()["texts"] == 5
+        short = part[-1500:] + "on the beach"  # its caller encodes it, where the engine does
+        assert batcher.submit(short, lookup="off").result(PATIENCE).ids == tok.encode(short, lookup="off").ids
     stats = tok.explain()["prefix_cache"]["stats"]
     assert (stats["misses"], stats["hits"]) == (1, 2)
 

@@ -76,7 +76,8 @@ class Batcher:
         """A future of `Tokenizer.encode` with these arguments, for threads. Cancelling it takes the text out as long as
         it is not being encoded. Callbacks run on the batcher's thread: they must not block.
 
-        Raises QueueFull, InvalidText and BatcherClosed at once; what else encoding raises is the future's.
+        Raises QueueFull, InvalidText and BatcherClosed at once; what else encoding raises is the future's, but for a
+        text that is encoded by its caller.
         """
         waiter: Answer[Encoding] = Answer(self)
         inline = self._inline(text, add_special_tokens, lookup, plain) if session is None else None
@@ -183,8 +184,8 @@ class Batcher:
             return None
         if self._room.is_closed:
             raise BatcherClosed("the batcher is closed")
-        if plain:
-            return self._encode_inline(text, add_special_tokens, **_plain(plain))
+        if plain or lookup is not None:
+            return self._encode_inline(text, add_special_tokens, **_more(plain=plain or None, lookup=lookup))
         return self._encode_inline(text, add_special_tokens)
 
     def _accept(
@@ -203,8 +204,7 @@ class Batcher:
         if session is not None or asks_store or lookup not in (None, "off") or weight >= self.limits.max_batch_bytes:
             if type(text) not in (str, bytes):
                 text = text_of(text)  # what may be written to afterwards, as it is now
-            given = {"session": session, "lookup": lookup, **_plain(plain)}
-            more = {name: value for name, value in given.items() if value is not None}
+            more = _more(session=session, lookup=lookup, plain=plain or None)
             call = partial(self.tokenizer.encode, text, add_special_tokens, **more)
             self._lanes.put(waiter, None if session is None else lane_of(session), call, weight)
             return
@@ -221,7 +221,7 @@ class Batcher:
         if isinstance(texts, (str, bytes, bytearray)):
             raise TypeError(f"expected several texts, not one {type(texts).__name__}")
         taken = tuple(text if type(text) in (str, bytes) else text_of(text, i) for i, text in enumerate(texts))
-        call = partial(self.tokenizer.encode_batch, taken, add_special_tokens, **_plain(plain))
+        call = partial(self.tokenizer.encode_batch, taken, add_special_tokens, **_more(plain=plain or None))
         return call, sum(text_weight(text) for text in taken)
 
     async def _alone(self, lane: Hashable, call: Call, weight: int) -> Any:
@@ -309,7 +309,7 @@ class Batcher:
         encode_batch, tally = self.tokenizer.encode_batch, self._tally
         if not self._traits.apart and not cached:
             try:
-                batch = encode_batch(tuple(texts), add_special_tokens, **_plain(plain))
+                batch = encode_batch(tuple(texts), add_special_tokens, **_more(plain=plain or None))
             except BaseException:
                 tally.split += len(texts) > 1  # one of them is at fault: each alone gets what is its own
             else:
@@ -325,7 +325,7 @@ class Batcher:
         if cached:
             encoding = self.tokenizer.encode(text, add_special_tokens)
         else:
-            encoding = self.tokenizer.encode_batch((text,), add_special_tokens, **_plain(plain))[0]
+            encoding = self.tokenizer.encode_batch((text,), add_special_tokens, **_more(plain=plain or None))[0]
         self._tally.tokens += len(encoding)
         return encoding
 
@@ -339,8 +339,9 @@ class Batcher:
                 waiter.abandon()
 
 
-def _plain(plain: bool) -> dict[str, Any]:
-    return {"plain": True} if plain else {}
+def _more(**given: Any) -> dict[str, Any]:
+    """Arguments that are not at their default, which is None here: an encoder need not know the others."""
+    return {name: value for name, value in given.items() if value is not None}
 
 
 def lane_of(session: Any) -> Hashable:
