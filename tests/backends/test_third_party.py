@@ -337,7 +337,22 @@ def test_who_decodes(name: str, engine: StandIn, reference: tokenizers.Tokenizer
         assert tok.explain()["counters"]["reasons"]["R_EXEC_FAULT"] == 1
 
 
-# sessions, processes, threads
+# caches, sessions, processes, threads
+
+
+def test_a_prefix_cache_gives_it_the_parts_that_it_has_not(name: str, engine: StandIn) -> None:
+    tok, plain = opened(name, prefix_cache=1 << 20), toktier.from_file(FILE, tokenizer="hf")
+    text = ""
+    for turn in range(6):
+        text += f"{SPECIAL}turn {turn}: some more words{SPECIAL}"
+        encoding = tok.encode(text)
+        assert (encoding.ids, encoding.backend) == (plain.encode(text).ids, name)
+    stats = tok.explain()["prefix_cache"]["stats"]
+    assert (stats["hits"], stats["misses"]) == (5, 1)
+    assert tok.explain()["counters"]["calls"] == {"fast_cpu": 0, "hf": 0, name: 6}
+    engine.fails = PanicException("it cannot")
+    longer = tok.encode(text + "more")
+    assert (longer.ids, longer.backend) == (plain.encode(text + "more").ids, "hf")  # whole, not in parts
 
 
 def test_a_session_has_the_ids_of_a_fresh_encode(name: str, engine: StandIn, tmp_path: Path) -> None:
