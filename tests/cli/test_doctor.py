@@ -157,6 +157,7 @@ def test_a_tokenizer_that_kernels_cannot_follow(here: Here) -> None:
     document = check_document(here("doctor", "--json", "--only", "family", "--family", path))
     kernels = document["family"]["gpu_kernels"]
     assert (kernels["suits"], kernels["premise"], kernels["tables_sha256"]) == (False, "model", None)
+    assert document["family"]["gpu_status"] == "unsupported"
     gate = next(g for g in document["family"]["gates"] if (g["backend"], g["gate"]) == ("gpu", "program"))
     assert (gate["open"], gate["reason"], gate["summary"]) == (False, "R_GPU_PROGRAM_UNSUITABLE", kernels["reason"])
     text = here("doctor", "--only", "family", "--family", path).text

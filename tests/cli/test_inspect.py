@@ -67,6 +67,8 @@ def test_whether_the_kernels_of_a_gpu_can_follow_it(
             continue
         assert f"\ngpu          kernels cannot follow it: {found['reason']} ({premise})\n" in shown
         gates = [g for g in document["serves"][0]["gates"] if (g["backend"], g["gate"]) == ("gpu", "program")]
+        status = document["certification"]["statuses"]["gpu"]
+        assert status == ("compiled_unjudged" if premise == "compiler" else "unsupported")
         reason = "R_PROGRAM_UNSUPPORTED" if premise == "compiler" else "R_GPU_PROGRAM_UNSUITABLE"
         assert [g["reason"] for g in gates] == [reason]
 

@@ -30,6 +30,7 @@ from toktier.program.file import read_program
 from toktier.program.store import program_path
 from toktier.program.trust import only_owner_writes
 from toktier.regular_files import open_regular
+from toktier.routing.explain import status_of
 from toktier.routing.plan import Plan, ProgramFacts, Request, plan
 from toktier.routing.probe import probe
 from toktier.routing.vocabulary import THIRD_PARTY, BackendId, Device, parse_backend
@@ -234,7 +235,7 @@ def _block(
     suits: Suitability | None,
 ) -> dict[str, Any]:
     """The `family` member of a report; what a plan would say is None where there is no artifact to plan for."""
-    statuses = {} if decided is None else {backend: decided.admission.status(backend).value for backend in BackendId}
+    statuses = {} if decided is None else {backend: status_of(decided, backend).value for backend in BackendId}
     native = None if decided is None else decided.admission.finding(BackendId.FAST_CPU)
     gates = [] if decided is None else [gate.to_dict() for gate in decided.gates]
     serves = None if decided is None or decided.serves is None else decided.serves.value

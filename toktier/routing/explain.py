@@ -161,6 +161,13 @@ def _third_party(plan: Plan) -> dict[str, Any] | None:
     return None if found is None else {"backend": found.backend.value, "version": found.version}
 
 
+def status_of(plan: Plan, backend: BackendId) -> Status:
+    """What is known of this tokenizer on a backend: of a GPU whose kernels cannot follow it, that alone."""
+    if backend is BackendId.GPU and plan.program.gpu_unsuitable is not None:
+        return Status.UNSUPPORTED
+    return plan.admission.status(backend)
+
+
 def certification(plan: Plan) -> dict[str, Any]:
     """The registry, the engine at hand, and for each backend of this package what evidence says of this tokenizer on
     it."""
@@ -169,7 +176,7 @@ def certification(plan: Plan) -> dict[str, Any]:
         "registry": plan.admission.registry,
         "engine_identity": engine_identity.engine_identity(),
         "engine_bound": engine_identity.is_bound(),
-        "statuses": {b.value: plan.admission.status(b).value for b in accelerated},
+        "statuses": {b.value: status_of(plan, b).value for b in accelerated},
         "backends": {b.value: plan.admission.finding(b).to_dict() for b in accelerated},
     }
 
