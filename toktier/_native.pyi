@@ -596,17 +596,24 @@ class PrefixStore:
 class PrefixIndex:
     """What one wrapper brings to a store. `special_ids`: of the specials, in order; empty where ids are not known."""
 
-    hits: int
-    misses: int
-    cached_tokens: int
-    uncached_tokens: int
-    unplaced: int
-    bypassed: int
-    second_level_hits: int
     def __init__(
         self, store: PrefixStore, specials: list[bytes], name_space: bytes, special_ids: list[int] = ...
     ) -> None:
         """`specials`: none empty; none overlaps another or itself (not checked)."""
+    @property
+    def hits(self) -> int: ...
+    @property
+    def misses(self) -> int: ...
+    @property
+    def cached_tokens(self) -> int: ...
+    @property
+    def uncached_tokens(self) -> int: ...
+    @property
+    def unplaced(self) -> int: ...
+    @property
+    def bypassed(self) -> int: ...
+    @property
+    def second_level_hits(self) -> int: ...
     def bypass(self) -> None:
         """One more text that was not looked up."""
     def find(self, text: _Text, add_special_tokens: bool = False) -> PrefixLookup:
