@@ -141,3 +141,15 @@ def test_ids_are_exact_while_the_server_is_hung_killed_and_started_again(shared:
     stats: list[dict[str, Any]] = [level.stats() for level in levels]
     assert all(balanced(one) for one in stats)
     assert all(one["pauses"] > 0 for one in stats)
+
+
+def test_a_tokenizer_is_loaded_with_it(shared: Shared, tokenizer: Tokenizer) -> None:
+    """As the page has it: by the storage."""
+    special = specials(tokenizer)[0]
+    *earlier, text = chat(1, 3, special)
+    level = shared.level()
+    for one in (earlier[-1], text):  # each in a tokenizer that knows nothing yet
+        loaded = native_file(SMALL, prefix_cache=PrefixStorage(1 << 20, second_level=level))
+        assert list(loaded.encode(one)) == list(tokenizer.encode(one))
+        until(lambda: level.stats()["pending"] == 0)
+    assert level.stats()["hits"] == 1
