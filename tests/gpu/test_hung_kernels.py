@@ -11,11 +11,13 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 import toktier
 from tests.gpu.test_gpu_route import FILE, WHOLE, opened
 from tests.gpu.test_gpu_route import cuda as host_with_a_device  # noqa: F401
-from tests.gpu.test_host_engine import SMALL, by_cpu, device_ids, mixed, rows
+from tests.gpu.test_host_engine import NFC, SMALL, TEMPLATE, by_cpu, device_ids, mixed, rows
 from tests.support.fake_cuda import FakeCuda
 from tests.support.material import ROOT
 from tests.support.native_encoders import program_bytes
@@ -73,6 +75,21 @@ def test_the_cpu_answers_and_nothing_is_freed_under_the_kernel(cuda: FakeCuda, a
     del engine
     assert cuda.calls("cuStreamQuery") == asked
     assert_left_alone(cuda, freed)
+    wake(cuda)
+
+
+@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(after=st.integers(0, 80), lanes=st.integers(1, 3), add=st.booleans())
+def test_law_a_kernel_that_hangs_changes_no_id(cuda: FakeCuda, after: int, lanes: int, add: bool) -> None:
+    cuda.reset()
+    program = _native.Program(program_bytes("cl100k_like", **NFC, **TEMPLATE))
+    engine = cuda.engine(program, lane_bytes=SMALL, lanes=lanes, patience=0.03)
+    texts = ["", *mixed(20, seed=after), "cafe\u0301", "l" * 3 * SMALL]
+    expected = by_cpu(program, texts, add_special_tokens=add)
+    hang(cuda, after)
+    for _ in range(3):
+        assert rows(engine.encode_batch(texts, add)) == expected
+    engine.close()
     wake(cuda)
 
 
