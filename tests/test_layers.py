@@ -42,6 +42,7 @@ LAYERS: list[set[str]] = [
     {"toktier.load_arguments", "toktier.opening"},
     {"toktier.api"},
     {"toktier"},
+    {"toktier.compat"},
     {"toktier.certify"},
     {"toktier.diagnosis"},
     {"toktier_cli"},
