@@ -263,9 +263,15 @@ def engines_of_others() -> Site:
     return Site("backends", "backends", "THIRD_PARTY_ENGINES", "--no-deps")
 
 
-def test_variants(counting: Variant, sanitizing: Variant, encoders: Site, engines: Site) -> None:
-    """What only other builds, another reference, the publishers' encoders or engines of others can show."""
-    converted, compared = encoders.environment(), engines.environment()
+def library_of_the_loader() -> Site:
+    """transformers has three thousand modules, of which an import compiles the hundred that it needs. What else it
+    requires is in `.venv`, or named by the extra."""
+    return Site("transformers", "transformers-test", "TRANSFORMERS", "--no-deps", "--no-compile")
+
+
+def test_variants(counting: Variant, sanitizing: Variant, encoders: Site, engines: Site, loader: Site) -> None:
+    """What only other builds, another reference, or packages that stay out of `.venv` can show."""
+    converted, compared, loaded = (site.environment() for site in (encoders, engines, loader))
     counting.wait()
     sanitizing.wait()
     # Each of these is one process: together they fill the cores.
@@ -283,6 +289,9 @@ def test_variants(counting: Variant, sanitizing: Variant, encoders: Site, engine
         # Engines of others, behind the routed tokenizer.
         Job("engines", PYTHON, "-m", "pytest", "-q", "-m", "not full", "tests/backends/test_third_party_engines.py",
             env=compared),
+        # The calls of a loader, beside the library.
+        Job("transformers", PYTHON, "-m", "pytest", "-q", "-m", "not full", "tests/compat/test_transformers.py",
+            env=loaded),
         # The operation counters: nothing grows faster than the text.
         Job("counters", PYTHON, "-S", "-P", "-m", "pytest", "-q", "tests/counters", env=counting.environment()),
     ]  # fmt: skip
@@ -314,7 +323,7 @@ def do_test(options: argparse.Namespace) -> None:
     # Operation counts and planted faults do not touch each other, and share a build.
     counting = Variant("instrumented", "TOKTIER_COUNTERS=ON", "TOKTIER_FAULTS=ON")
     sanitizing = Variant("sanitize", "TOKTIER_SANITIZE=ON", "TOKTIER_PROGRAMS=ON")
-    encoders, engines = publishers(), engines_of_others()
+    encoders, engines, loader = publishers(), engines_of_others(), library_of_the_loader()
     install_nvrtc()
     # Over all cores, whole files to one worker: fixtures of a module are made once.
     call(
@@ -331,7 +340,7 @@ def do_test(options: argparse.Namespace) -> None:
         marks,
         env={**os.environ, "NVRTC": "required"},
     )
-    test_variants(counting, sanitizing, encoders, engines)
+    test_variants(counting, sanitizing, encoders, engines, loader)
     if options.tier == "full":
         call(PYTHON, "tools/cross_aarch64.py", "--if-there")  # a minute
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import pickle
+import re
+import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -13,7 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.support.material import SMALL_DIR, changed_tokenizer
+from tests.support.material import ROOT, SMALL_DIR, changed_tokenizer
 from tests.support.native_tokenizers import FORCED, native_file
 from toktier.compat import refused
 from toktier.compat.call_options import InvalidCall
@@ -213,3 +215,17 @@ def test_a_directory_with_side_files(home: Path, tmp_path: Path) -> None:
     assert row.backend == "fast_cpu"
     assert len(row.input_ids) == 6
     assert row.input_ids[0] == ours.pad_token_id
+
+
+def test_the_example_of_the_docs_runs(tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "transformers.md").read_text(encoding="utf-8")
+    (example,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    ran = subprocess.run([sys.executable, "-c", example], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stderr
+    assert "fast_cpu" in ran.stdout
+
+
+def test_the_library_is_not_imported() -> None:
+    line = "import sys, toktier.compat.transformers; print('transformers' in sys.modules, 'numpy' in sys.modules)"
+    ran = subprocess.run([sys.executable, "-c", line], capture_output=True, text=True, check=True)
+    assert ran.stdout == "False False\n"

@@ -143,7 +143,7 @@ def test_calls_on_small_tokenizers(name: str) -> None:
 
 
 @pytest.mark.ci
-@pytest.mark.parametrize("name", sorted(REAL_PADS)[:2])
+@pytest.mark.parametrize("name", ["deepseek_v3"])
 def test_calls_on_real_tokenizers(name: str, artifacts: Artifacts) -> None:
     law(*pair_of(artifacts.path(name), pad_token=REAL_PADS[name]), 20)
 

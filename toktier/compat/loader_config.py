@@ -19,8 +19,10 @@ from toktier.program.strict_json import parse_json
 NAMED = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
 _EXTRA = ("extra_special_tokens", "additional_special_tokens")
 _MOST_BYTES = 64 << 20
-# What changes ids or their order, and is not followed.
-_UNFOLLOWED = ("fix_mistral_regex", "tokenizer_object", "gguf_file", "vocab_file", "vocab", "merges")
+# What would change ids, and is not followed: in a file, and as a keyword.
+_UNFOLLOWED = ("fix_mistral_regex",)
+_UNFOLLOWED_SETTINGS = (*_UNFOLLOWED, "tokenizer_object", "gguf_file", "vocab_file", "vocab", "merges")
+_FLAGS = ("add_bos_token", "add_eos_token")
 
 
 @dataclass(slots=True)
@@ -61,19 +63,34 @@ def read_config(value: Mapping[str, Any] | str | os.PathLike[str] | None) -> dic
     return document
 
 
+def loaded_values(
+    config: Mapping[str, Any], special_tokens_map: Mapping[str, Any], settings: Mapping[str, Any]
+) -> dict[str, Any]:
+    """What a loader that finds a tokenizer.json takes of these: the file's template counts, and not the flags of the
+    config; the map of special tokens goes before a config that has no table of added tokens, and is passed over else.
+
+    Raises UnsupportedConfig for members that would change ids.
+    """
+    for given, unfollowed in ((config, _UNFOLLOWED), (settings, _UNFOLLOWED_SETTINGS)):
+        for name in unfollowed:
+            if given.get(name):
+                raise UnsupportedConfig(
+                    f"{name} is given, which changes ids and is not followed",
+                    details={"argument": name},
+                    remedy=f"leave {name} out, or make a tokenizer.json of it first",
+                )
+    values = {name: value for name, value in config.items() if name not in _FLAGS}
+    if "added_tokens_decoder" not in config:
+        values |= special_tokens_map
+    return {**values, **settings}
+
+
 def loader_config(values: Mapping[str, Any]) -> LoaderConfig:
     """Members that nobody follows at a call (`tokenizer_class`, `legacy`, ...) are passed over, as transformers does.
 
-    Raises InvalidCall for values of another kind, UnsupportedConfig for members that would change ids.
+    Raises InvalidCall for values of another kind.
     """
     config = LoaderConfig()
-    for name in _UNFOLLOWED:
-        if values.get(name):
-            raise UnsupportedConfig(
-                f"{name} is given, which changes ids and is not followed",
-                details={"argument": name},
-                remedy=f"leave {name} out, or make a tokenizer.json of it first",
-            )
     names = [*NAMED, *(name for name in values if name.endswith("_token") and name not in NAMED)]
     for name in names:
         value = values.get(name)
@@ -100,7 +117,7 @@ def loader_config(values: Mapping[str, Any]) -> LoaderConfig:
     config.clean_up = bool(values.get("clean_up_tokenization_spaces"))
     config.clean_up_bpe = bool(values.get("clean_up_tokenization_spaces_for_bpe_even_though_it_will_corrupt_output"))
     config.split_special = bool(values.get("split_special_tokens"))
-    for name in ("add_bos_token", "add_eos_token"):
+    for name in _FLAGS:
         setattr(config, name, bool(values[name]) if name in values else None)
     return config
 

@@ -23,7 +23,7 @@ from toktier.compat.call_inputs import inputs_of, is_batch, tensors, without_row
 from toktier.compat.call_options import CallOptions, InvalidCall, strategies
 from toktier.compat.composed_rows import Frame, Row
 from toktier.compat.file_facts import FileFacts
-from toktier.compat.loader_config import LoaderConfig, loader_config, read_config
+from toktier.compat.loader_config import LoaderConfig, loaded_values, loader_config, read_config
 from toktier.compat.reference_calls import ReferenceCalls, Template
 from toktier.compat.refused import Refusals
 from toktier.compat.vocabulary_calls import VocabularyCalls
@@ -48,13 +48,13 @@ class FastTokenizer(VocabularyCalls, Refusals):
         special_tokens_map: Mapping[str, Any] | str | os.PathLike[str] | None = None,
         **settings: Any,
     ) -> None:
-        """`config`: a tokenizer_config.json; `special_tokens_map`: the file of that name, which goes before it;
-        `settings`: members of either as keywords, which go before both.
+        """`config`: a tokenizer_config.json; `special_tokens_map`: the file of that name; `settings`: members of either
+        as keywords, which go before both. Of the files counts what counts to a loader (`loaded_values`).
 
         Raises UnsupportedConfig for tokens that the tokenizer does not have as added tokens (transformers would add
         them, which makes another tokenizer), InvalidCall, ArtifactNotFound, ArtifactDamaged.
         """
-        values = {**read_config(config), **read_config(special_tokens_map), **settings}
+        values = loaded_values(read_config(config), read_config(special_tokens_map), settings)
         read = loader_config(values)
         self._tokenizer, self._facts = tokenizer, FileFacts(tokenizer)
         self._facts.require_declared(values, [*read.named.values(), *read.extra])
