@@ -139,13 +139,13 @@ def law(ours: FastTokenizer, theirs: Any, examples: int, *, composes: bool = Tru
 @pytest.mark.ci
 @pytest.mark.parametrize("name", sorted(SMALL_PADS))
 def test_calls_on_small_tokenizers(name: str) -> None:
-    law(*pair_of(SMALL_DIR / f"{name}.json", pad_token=SMALL_PADS[name], model_max_length=16), 25)
+    law(*pair_of(SMALL_DIR / f"{name}.json", pad_token=SMALL_PADS[name], model_max_length=16), 120)
 
 
 @pytest.mark.ci
 @pytest.mark.parametrize("name", ["deepseek_v3"])
 def test_calls_on_real_tokenizers(name: str, artifacts: Artifacts) -> None:
-    law(*pair_of(artifacts.path(name), pad_token=REAL_PADS[name]), 20)
+    law(*pair_of(artifacts.path(name), pad_token=REAL_PADS[name]), 60)
 
 
 @pytest.mark.full
@@ -157,20 +157,20 @@ def test_many_calls_on_real_tokenizers(name: str, artifacts: Artifacts) -> None:
 @pytest.mark.ci
 def test_calls_with_a_template_of_many_types(tmp_path: Path) -> None:
     path = changed_tokenizer(SMALL_DIR / "llama_like.json", tmp_path / "types.json", post_processor=TEMPLATE)
-    law(*pair_of(path, pad_token="</s>"), 25)
+    law(*pair_of(path, pad_token="</s>"), 60)
 
 
 @pytest.mark.ci
 def test_calls_on_stored_truncation_and_padding(tmp_path: Path) -> None:
     path = changed_tokenizer(SMALL_DIR / "llama_like.json", tmp_path / "stored.json", **STORED)
-    law(*pair_of(path), 15, composes=False)
+    law(*pair_of(path), 60, composes=False)
 
 
 @pytest.mark.ci
 @pytest.mark.parametrize(("bos", "eos"), [(True, True), (False, True), (False, False)])
 def test_calls_where_the_config_sets_bos_and_eos(bos: bool, eos: bool) -> None:
     flags = {"add_bos_token": bos, "add_eos_token": eos, "bos_token": "<s>", "eos_token": "</s>", "pad_token": "<unk>"}
-    law(*pair_of(SMALL_DIR / "llama_like.json", **flags), 10)
+    law(*pair_of(SMALL_DIR / "llama_like.json", **flags), 40)
 
 
 @pytest.mark.ci
@@ -212,21 +212,55 @@ def test_ids_tokens_and_texts(name: str) -> None:
         assert result.char_to_token(0, character) == theirs_result.char_to_token(0, character)
 
 
+def directory_pair(directory: Path, tokenizer: Path, config: dict[str, Any]) -> tuple[FastTokenizer, Any]:
+    # The classes of single models rebuild the tokenizer, each in its own way; the file is the truth here.
+    config = {**config, "tokenizer_class": "PreTrainedTokenizerFast"}
+    (directory / "tokenizer_config.json").write_text(json.dumps(config))
+    (directory / "tokenizer.json").write_bytes(tokenizer.read_bytes())
+    theirs = required_transformers().PreTrainedTokenizerFast.from_pretrained(str(directory))
+    ours = FastTokenizer.from_directory(directory, load=FORCED)
+    for attribute in (
+        "special_tokens_map",
+        "all_special_ids",
+        "extra_special_tokens",
+        "padding_side",
+        "truncation_side",
+    ):
+        assert getattr(ours, attribute) == getattr(theirs, attribute), attribute
+    assert ours.get_added_vocab() == theirs.get_added_vocab()
+    assert min(ours.model_max_length, 1 << 40) == min(theirs.model_max_length, 1 << 40)
+    return ours, theirs
+
+
 @pytest.mark.ci
-@pytest.mark.parametrize("family", ["qwen3_8b", "deepseek_v3"])
+@pytest.mark.parametrize("listed", [True, False])
+def test_a_directory_with_side_files(listed: bool, tmp_path: Path) -> None:
+    flags = {"lstrip": False, "rstrip": True, "single_word": False, "normalized": False, "special": True}
+    config: dict[str, Any] = {
+        "bos_token": "<s>",
+        "pad_token": {"__type": "AddedToken", "content": "<pad>", **flags},
+        "extra_special_tokens": ["<extra>"],
+        "model_max_length": 12,
+        "padding_side": "left",
+        "truncation_side": "left",
+        "add_bos_token": False,
+        "add_eos_token": True,
+    }
+    if listed:
+        added = {"0": "<unk>", "1": "<s>", "2": "</s>", "1757": "<pad>", "1758": "<extra>", "1759": "<mine>"}
+        config["added_tokens_decoder"] = {key: {"content": content, **flags} for key, content in added.items()}
+    named = {"eos_token": "</s>", "bos_token": "</s>"}  # counts where the config lists no added tokens
+    (tmp_path / "special_tokens_map.json").write_text(json.dumps(named))
+    law(*directory_pair(tmp_path, SMALL_DIR / "llama_like.json", config), 40)
+
+
+@pytest.mark.parametrize(
+    "family",
+    [pytest.param("deepseek_v3", marks=pytest.mark.ci), pytest.param("qwen3_8b", marks=pytest.mark.full)],
+)
 def test_a_directory_as_it_is_published(family: str, shared: Path, artifacts: Artifacts, tmp_path: Path) -> None:
     config = json.loads((shared / "artifacts" / "sidecars" / family / "tokenizer_config.json").read_text())
-    # The classes of single models rebuild the tokenizer, each in its own way; the file is the truth here.
-    config["tokenizer_class"] = "PreTrainedTokenizerFast"
-    (tmp_path / "tokenizer_config.json").write_text(json.dumps(config))
-    (tmp_path / "tokenizer.json").write_bytes(artifacts.path(family.removesuffix("_8b")).read_bytes())
-    ours = FastTokenizer.from_directory(tmp_path, load=FORCED)
-    theirs = required_transformers().PreTrainedTokenizerFast.from_pretrained(str(tmp_path))
-    assert (ours.pad_token_id, ours.eos_token_id, ours.bos_token_id) == (
-        theirs.pad_token_id,
-        theirs.eos_token_id,
-        theirs.bos_token_id,
-    )
+    ours, theirs = directory_pair(tmp_path, artifacts.path(family.removesuffix("_8b")), config)
     text = "".join(f"{token} word" for token in list(theirs.get_added_vocab())[:40]) + "日本 don't 123"
     for options in ({}, {"add_special_tokens": False}, {"padding": True, "return_tensors": "np"}):
         assert compare(ours, theirs, ([text, "short"],), copy.copy(options)) == "fast_cpu"
