@@ -1,8 +1,8 @@
 """The keyword `prefix_cache` of load() and its like: what was asked for, and whether it is done.
 
 "auto" takes a cache where the reference serves: a hit there spares 95 % of the time and more (docs/prefix-cache.md). It
-leaves it off on the native engine, where a hit spares half of the time and a miss costs two and a half times as much:
-an operator who knows that nearly all texts go on from earlier ones gives a budget. Not here: the cache itself.
+leaves it off on the native engine, where a hit spares half of the time and a miss costs twice as much: an operator who
+knows that most texts go on from earlier ones gives a budget. Not here: the cache itself.
 """
 
 from __future__ import annotations
