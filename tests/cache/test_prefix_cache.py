@@ -67,6 +67,8 @@ def test_arguments_of_the_backend_go_past_the_cache() -> None:
     assert seen.cache.encode(text, plain=True) == tokenizer.encode(text, plain=True)
     assert seen.cache.encode(text, offsets=True).offsets == tokenizer.encode(text).offsets
     assert seen.numbers("hits", "misses", "bypassed") == (0, 1, 2)
+    assert seen.events == ["miss"]
+    assert seen.usage == [(0, len(tokenizer.encode(text, plain=plain))) for plain in (False, True, False)]
 
 
 def test_an_object_of_the_reference_that_is_changed_later_is_not_cut() -> None:

@@ -35,8 +35,8 @@ class PrefixCache:
     """Encodes as its backend does. Thread-safe as far as the backend is; attributes not named here are the backend's.
 
     `on_hit` and `on_miss` are called without arguments once for each text that was looked up, `on_tokens` with the
-    numbers of cached and uncached ids once for each that was encoded; to set one replaces it, None takes it away. What
-    they raise goes to the caller of `encode`.
+    numbers of cached and uncached ids once for each that was encoded, looked up or not; to set one replaces it, None
+    takes it away. What they raise goes to the caller of `encode`.
     """
 
     def __init__(
@@ -80,9 +80,8 @@ class PrefixCache:
         facts = facts_of(inner)
         self._is_as_loaded = None if facts is None else facts.is_as_loaded
         self._boundaries = self._choose(special_tokens, facts)
-        self.namespace = namespace or (facts.namespace if facts is not None else None) or secrets.token_hex(16)
-        if namespace is not None:
-            self.namespace = namespace
+        own = None if facts is None else facts.namespace
+        self.namespace = namespace if namespace is not None else own or secrets.token_hex(16)
         self._engine: EncoderBase | None = None
         self._index: PrefixIndex | None = None
         if self._boundaries.disabled is not None:
@@ -130,7 +129,10 @@ class PrefixCache:
             return _encoding(self._call(text, add_special_tokens, **more), self._name)
         if more or (add_special_tokens and self._engine is None) or not self._is_cacheable_now():
             self._index.bypass()
-            return _encoding(self._call(text, add_special_tokens, **more), self._name)
+            made = _encoding(self._call(text, add_special_tokens, **more), self._name)
+            if self.on_tokens is not None:
+                self.on_tokens(0, len(made))
+            return made
         lookup = self._index.find(text, add_special_tokens)
         second = self.second_level
         if second is not None:
