@@ -17,7 +17,7 @@ from tokenizers import Tokenizer as Reference
 
 from tests.cache.backends import Bytes, Remembering
 from tests.support import tokenizer_maker as maker
-from tests.support.material import SHARED, Artifacts
+from tests.support.material import SHARED, SMALL_DIR, Artifacts
 from tests.support.native_tokenizers import native_file
 from tests.support.text_cut_cases import CONTENTS, FLAGS, row
 from tests.support.tiers import blocks_of_seeds
@@ -266,3 +266,36 @@ def test_law_threads_share_a_storage_that_is_too_small() -> None:
     assert storage.stats()["bytes"] <= 6_000
     assert storage.stats()["bytes"] == sum(s["bytes"] for s in stats)
     assert storage.stats()["evicted"] > 0
+
+
+def test_law_threads_on_the_native_engine_share_a_storage_that_is_too_small() -> None:
+    """Texts of 2 KiB and more, for which scan, digests and encoding give up the lock of the interpreter."""
+    plain = native_file(SMALL_DIR / "deepseek_like.json")
+    begin, end = list(plain.special_tokens)[:2]
+    turn = "Words of a turn that is long enough. " * 60
+    conversations = [
+        [begin + end.join(f"{chat} {i} {turn}" + "é" * chat for i in range(n)) for n in range(2, 7)]
+        for chat in range(6)
+    ]
+    wanted = {text: plain.encode(text).ids for texts in conversations for text in texts}
+    cache = PrefixCache(plain, storage=PrefixStorage(40_000, budget="resident"))
+    wrong: list[str] = []
+
+    def work(seed: int) -> None:
+        rng = random.Random(seed)
+        for _ in range(60):
+            text = rng.choice(rng.choice(conversations))
+            if cache.encode(text).ids != wanted[text]:
+                wrong.append(text)
+
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert wrong == []
+    stats, held = cache.stats(), cache.storage.stats()
+    assert stats["hits"] + stats["misses"] == 8 * 60
+    assert stats["unplaced"] == 0
+    assert held["resident_bytes"] <= 40_000
+    assert held["evicted"] + held["refused"] > 0
