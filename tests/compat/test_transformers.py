@@ -109,7 +109,9 @@ def law(ours: FastTokenizer, theirs: Any, examples: int, *, composes: bool = Tru
         ours.truncation_side = theirs.truncation_side = side
         backend = compare(ours, theirs, (text,), options)
         served.add(backend)
-        cut = options.get("truncation", options.get("max_length") and not options.get("padding"))
+        cut = options.get("truncation")
+        if cut is None:  # a length alone cuts, unless something is said of padding
+            cut = "max_length" in options and options.get("padding", False) is False
         short = bool(cut) and (options.get("max_length") or 99) - ours.num_special_tokens_to_add() <= 2
         if composes and backend is not None and not short and not (trims and options.get("return_offsets_mapping")):
             assert backend == "fast_cpu"
