@@ -94,6 +94,7 @@ class Tokenizer(EncoderBase, AsyncCalls):
         self._guard = Turns()
         self._counters = Counters()
         self._known_ids: set[int] = set()  # ids that have a token, as streams met them: at most the vocabulary
+        self._found_in_store = 0  # texts of which a look-up knew the beginning
         self._gpu_calls_seen = 0  # texts of the CPU engine when the GPU last answered
         gate = plan.involuntary
         self._fallback: Reason | None = None if gate is None else gate.reason
@@ -150,6 +151,15 @@ class Tokenizer(EncoderBase, AsyncCalls):
         if len(utf8) < LOOKUP_FROM or self._serving.changes_length:
             return self._encode_here(text, add_special_tokens)
         return prefixes.encode(text, utf8, add_special_tokens, self, self._new_live, self.ids_identity, store)
+
+    def _encode_behind(
+        self, text: Text, utf8: bytes, ids: bytes, end: int, add_special_tokens: bool, /
+    ) -> Encoding | None:
+        found = super()._encode_behind(text, utf8, ids, end, add_special_tokens)
+        if found is not None:
+            with self._guard.lock:
+                self._found_in_store += 1
+        return found
 
     def _encode_elsewhere(self, text: Text, add_special_tokens: bool, plain: bool) -> Encoding:
         """By what serves in place of the native engine."""
@@ -510,7 +520,7 @@ class Tokenizer(EncoderBase, AsyncCalls):
         return explained.Calls(
             texts,
             size,
-            self.native_session_calls,
+            self.native_session_calls + self._found_in_store,
             self.native_uncut,
             0 if gpu is None else gpu.texts,
             {} if gpu is None else gpu.fallen,

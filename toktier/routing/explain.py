@@ -32,7 +32,8 @@ _PATHS |= dict.fromkeys(THIRD_PARTY, "third_party")
 @dataclass(frozen=True, slots=True)
 class Calls:
     """Texts that the engines answered. `native`, `native_bytes`: those of the CPU engine, of which `of_sessions` were
-    changes of sessions; `uncut`: changes of sessions that left a long text without a cut. `gpu`: those of the GPU;
+    changes of sessions and texts that a store knew the beginning of; `uncut`: changes of sessions that left a long text
+    without a cut. `gpu`: those of the GPU;
     `fallen`: those that were long enough for it and came to the CPU engine, by reason; `gpu_last`: the last was its.
     `third_party_last`: who answered the last text of a tokenizer that such an engine serves, and why not the engine;
     None before the first."""
