@@ -37,6 +37,7 @@ LAYERS: list[set[str]] = [
     {"toktier.evidence"},
     {"toktier.routing"},
     {"toktier.serving"},
+    {"toktier.decoding"},
     {"toktier.tokenizer"},
     {"toktier.gpu_loading", "toktier.third_party_loading"},
     {"toktier.load_arguments", "toktier.opening"},

@@ -11,10 +11,10 @@ from array import array
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from toktier._native import EncoderBase, Encoding, ids_of, text_of, text_weight
+from toktier._native import EncoderBase, Encoding, text_of, text_weight
 from toktier.cache.facts import facts_of_reference
-from toktier.decode_stream import DecodeStream, checked_id
-from toktier.errors import ConfigInvalid, InvalidToken, SessionStateMismatch, UnsupportedConfig
+from toktier.decoding import Decoding
+from toktier.errors import ConfigInvalid, SessionStateMismatch, UnsupportedConfig
 from toktier.routing import explain as explained
 from toktier.routing.counters import Counters
 from toktier.routing.vocabulary import BackendId, Reason
@@ -44,7 +44,7 @@ CACHED_FROM = 1024  # bytes of text from which on the prefix cache is asked: to 
 LOOKUP_FROM = 4096  # bytes of text from which on a store is asked: shorter ones are in none to be found
 
 
-class Tokenizer(EncoderBase, AsyncCalls):
+class Tokenizer(EncoderBase, Decoding, AsyncCalls):
     """Made by `toktier.load` and `toktier.from_file`. Any number of threads may use one at once.
 
     IDs equal `tokenizers.Tokenizer.encode(text, add_special_tokens=...)` of the certified versions.
@@ -83,9 +83,9 @@ class Tokenizer(EncoderBase, AsyncCalls):
         )
         self._loaded_plan, self._gpu, self._third_party = plan, gpu, third_party
         self._native, self._reference = native, reference
-        self._facts = native or reference  # of the vocabulary: a program knows them even while the reference serves
+        self._facts = native or reference
         self._names = reference if native is None or not native.names_ids else native
-        self._serving: FastCpuBackend | ThirdPartyRoute | HfBackend = third_party or reference
+        self._serving = third_party or reference
         if serving_native and native is not None:
             self._serving = native
         self._program, self._resolution, self._recipe = program, resolution, recipe
@@ -93,7 +93,7 @@ class Tokenizer(EncoderBase, AsyncCalls):
         self._open_sessions: OpenSessions | None = None
         self._guard = Turns()
         self._counters = Counters()
-        self._known_ids: set[int] = set()  # ids that have a token, as streams met them: at most the vocabulary
+        self._known_ids = set()
         self._found_in_store = 0  # texts of which a look-up knew the beginning
         self._gpu_calls_seen = 0  # texts of the CPU engine when the GPU last answered
         gate = plan.involuntary
@@ -377,95 +377,7 @@ class Tokenizer(EncoderBase, AsyncCalls):
         gpu = self._gpu
         return None if gpu is None or gpu.plan.serves is not BackendId.GPU else gpu.min_bytes
 
-    # decode
-
-    def decode(self, ids: Iterable[int], skip_special_tokens: bool = True) -> str:
-        """Text of `ids`, an Encoding, a buffer of uint32 or any iterable of int.
-
-        `skip_special_tokens`: special added tokens give no text. Ids without a token are passed over, as the reference
-        does. Raises InvalidToken for what is no id (`details["index"]`: its place), TypeError for what holds no ids.
-        """
-        return self._decoder(skip_special_tokens)(ids)
-
-    def decode_batch(self, batch: Iterable[Iterable[int]], skip_special_tokens: bool = True) -> list[str]:
-        """Text of each row, one after the other: `decode` of each. Raises InvalidToken, `details["item"]` its row."""
-        decode = self._decoder(skip_special_tokens)
-        texts: list[str] = []
-        for item, ids in enumerate(batch):
-            try:
-                texts.append(decode(ids))
-            except InvalidToken as error:
-                raise InvalidToken(
-                    f"item {item}: {error.message}", details={"item": item, **error.details}, remedy=error.remedy
-                ) from None
-        return texts
-
-    def decode_stream(self, prompt: Iterable[int] = (), *, skip_special_tokens: bool = False) -> DecodeStream:
-        """Incremental decoding, equal to `tokenizers.decoders.DecodeStream`, default for special tokens included.
-        `prompt`: ids that came before and whose text was already shown."""
-        decode = self._decoder(skip_special_tokens)
-        by_others = self._third_party is not None and self._third_party.decodes  # nothing is known of how
-        tail = None if self._native is None or by_others else self._native.tail_rule(decode)
-        # Which special tokens the reference passes over is its own affair where it decodes: it differs by version.
-        passes_over = skip_special_tokens and self._native_decodes
-        specials = frozenset(self._facts.special_tokens.values()) if passes_over else frozenset()
-        known, id_to_token = self._known_ids, self._facts.id_to_token
-
-        def is_silent(token_id: int) -> bool:
-            if token_id not in known:
-                if id_to_token(token_id) is None:
-                    return True
-                known.add(token_id)
-            return token_id in specials
-
-        return DecodeStream(decode, is_silent, tail, ids_of(prompt))
-
-    @property
-    def _native_decodes(self) -> bool:
-        return self._native is not None and self._serving is self._native and self._native.decodes
-
-    def _decoder(self, skip_special_tokens: bool) -> Callable[[Iterable[int]], str]:
-        if self._native_decodes and self._native is not None:
-            native = self._native
-
-            def decode_natively(ids: Iterable[int]) -> str:
-                text = native.decode(ids, skip_special_tokens)
-                self._counters.decoded_natively()
-                return text
-
-            return decode_natively
-        third_party = self._third_party
-        if third_party is not None and third_party.decodes:
-            return lambda ids: third_party.decode(ids_of(ids), skip_special_tokens, self._counters)
-        left = self._serving is self._native or third_party is not None
-        reason = Reason.DECODE_REFERENCE if left else self._fallback
-
-        def decode(ids: Iterable[int]) -> str:
-            text = self._reference.decode(ids_of(ids), skip_special_tokens)
-            self._counters.decoded(BackendId.HF, reason)
-            return text
-
-        return decode
-
-    # vocabulary and identity
-
-    @property
-    def vocab_size(self) -> int:
-        """Number of token strings, added tokens included."""
-        return self._facts.vocab_size
-
-    @property
-    def special_tokens(self) -> dict[str, int]:
-        """Content and id of every special added token, ascending by id."""
-        return dict(self._facts.special_tokens)
-
-    def token_to_id(self, token: str) -> int | None:
-        """Id of a token string, None when there is none."""
-        return self._facts.token_to_id(token)
-
-    def id_to_token(self, token_id: int) -> str | None:
-        """Token string of an id, None when there is none. Raises InvalidToken for what is no id."""
-        return self._names.id_to_token(checked_id(token_id))
+    # identity
 
     @property
     def artifact_sha256(self) -> str:
