@@ -17,6 +17,8 @@ from typing import Any
 
 import pytest
 import tokenizers
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 import toktier
 from tests.support import third_party_stand_in
@@ -57,6 +59,11 @@ def reference() -> tokenizers.Tokenizer:
 
 def opened(name: str, path: Path = FILE, **more: Any) -> Tokenizer:
     return toktier.from_file(path, policy="experimental", tokenizer=name, **more)
+
+
+@pytest.fixture
+def served(name: str, engine: StandIn) -> Tokenizer:
+    return opened(name)
 
 
 def test_the_engine_answers_and_everything_says_so(name: str, engine: StandIn, reference: tokenizers.Tokenizer) -> None:
@@ -192,6 +199,29 @@ def test_one_that_is_installed_and_broken(name: str, engine: StandIn, monkeypatc
     monkeypatch.setattr("toktier.backends.third_party.importlib.import_module", broken)
     with pytest.warns(ToktierWarning, match="libfoo"):
         assert opened(name).encode("a").backend == "hf"
+
+
+@given(
+    texts=st.lists(st.text(st.characters(exclude_categories=["Cs"]), max_size=12), max_size=8),
+    failing=st.sets(st.integers(0, 7)),
+)
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_law_every_text_is_answered_whole_by_one_engine_and_counted_once(
+    name: str, engine: StandIn, served: Tokenizer, reference: tokenizers.Tokenizer, texts: list[str], failing: set[int]
+) -> None:
+    tok, before = served, served.explain()["counters"]
+    for number, text in enumerate(texts):
+        engine.fails = PanicException("it cannot") if number in failing else None
+        encoding = tok.encode(text)
+        assert encoding.ids == reference.encode(text, add_special_tokens=False).ids
+        assert encoding.backend == ("hf" if number in failing else name)
+    engine.fails = None
+    after = tok.explain()["counters"]
+    fallen = sum(number in failing for number in range(len(texts)))
+    assert {by: after["calls"][by] - count for by, count in before["calls"].items()} == {
+        "fast_cpu": 0, "hf": fallen, name: len(texts) - fallen,
+    }  # fmt: skip
+    assert after["reasons"].get("R_EXEC_FAULT", 0) - before["reasons"].get("R_EXEC_FAULT", 0) == fallen
 
 
 # who is chosen

@@ -21,6 +21,7 @@ import tokenizers
 
 import toktier
 from tests.support.material import SHARED, SMALL_DIR, Artifacts
+from tests.support.vocabulary_files import ranks, said, tekken, tokens
 from toktier import Config, Tokenizer, ToktierWarning
 from toktier.backends.foreign_errors import foreign_errors
 from toktier.errors import BackendExecutionFault, BackendUnavailable, UnsupportedConfig
@@ -173,6 +174,24 @@ def test_a_special_token_of_the_side_file_is_one_for_every_engine(name: str, hom
     assert encoding.backend == name
     assert tok.special_tokens["<|side|>"] in encoding.ids
     assert tok.decode(encoding, True) == "ab"
+
+
+def test_converted_vocabularies(home: Path, tmp_path: Path) -> None:
+    """fastokens and basetenkenizer refuse a vocabulary whose ids have gaps."""
+    path = ranks(tmp_path / "x.tiktoken")
+    text = "Hello <|end|> wörld <s>"
+    for special, refusing in (({"<|end|>": len(tokens())}, []), ({"<|end|>": len(tokens()) + 7}, [FAST, BASE])):
+        said(path, special_tokens=special)
+        for file in (path, tekken(tmp_path / "tekken.json")):
+            config = Config(home=home)
+            expected = toktier.from_file(file, tokenizer="hf", config=config).encode(text).ids
+            for name in NAMES:
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore")
+                    tok = toktier.from_file(file, policy="experimental", tokenizer=name, config=config)
+                encoding = tok.encode(text)
+                by = "hf" if file is path and name in refusing else name
+                assert (encoding.ids, encoding.backend) == (expected, by)
 
 
 def test_a_real_panic_is_an_error_of_ours(capfd: pytest.CaptureFixture[str]) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import os
 from pathlib import Path
@@ -15,61 +14,13 @@ import toktier
 from tests.support import third_party_stand_in
 from tests.support.material import SMALL_DIR
 from tests.support.native_tokenizers import native_file
+from tests.support.vocabulary_files import PATTERN, ranks, said, tekken, tokens
 from toktier import Config
 from toktier.conversion.recognise import VocabularyFormat, vocabulary_format
 from toktier.errors import ArtifactDamaged, ConfigInvalid, UnsupportedConfig
-from toktier.program.unicode import byte_alphabet
 from toktier.routing.vocabulary import THIRD_PARTY
 
-PATTERN = r"'(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
 TEXT = "Hello <|end|> wörld, it's 42   times"
-
-
-def tokens() -> list[bytes]:
-    """Entries of a byte-level vocabulary of the repository, in the order of their ids."""
-    byte_of = {character: value for value, character in enumerate(byte_alphabet())}
-    vocabulary = json.loads((SMALL_DIR / "cl100k_like.json").read_text())["model"]["vocab"]
-    return [bytes(byte_of[c] for c in token) for token, _ in sorted(vocabulary.items(), key=lambda item: item[1])]
-
-
-def ranks(path: Path) -> Path:
-    rows = (base64.b64encode(token) + b" %d\n" % rank for rank, token in enumerate(tokens()))
-    path.write_bytes(b"".join(rows))
-    return path
-
-
-def said(path: Path, **changes: Any) -> Path:
-    """The document beside a file of ranks."""
-    beside = path.with_name(path.name + ".json")
-    content = {
-        "pat_str": PATTERN,
-        "special_tokens": {"<|end|>": len(tokens()), "<|pad|>": len(tokens()) + 7},
-        **changes,
-    }
-    beside.write_text(json.dumps({key: value for key, value in content.items() if value is not None}))
-    return beside
-
-
-def tekken(path: Path, special: int = 3) -> Path:
-    vocabulary = [
-        {"rank": n, "token_bytes": base64.b64encode(token).decode(), "token_str": None}
-        for n, token in enumerate(tokens())
-    ]
-    path.write_text(
-        json.dumps(
-            {
-                "config": {
-                    "pattern": PATTERN,
-                    "num_vocab_tokens": len(vocabulary),
-                    "default_vocab_size": len(vocabulary) + special,
-                    "default_num_special_tokens": special,
-                    "version": "v3",
-                },
-                "vocab": vocabulary,
-            }
-        )
-    )
-    return path
 
 
 @pytest.mark.parametrize("name", ["cl100k.tiktoken", "tokenizer.model", "vocab", "tokenizer.json"])
