@@ -1,5 +1,5 @@
 """AsyncSession: a session of a tokenizer for tasks of asyncio and trio. Its changes are made in the order in which they
-are awaited, on a thread of the batcher's lanes, so that a store that is slow holds up nobody else.
+are awaited, on a thread of the batcher's lanes, so that a store that is slow holds up no event loop.
 
 A session in memory, and short texts, are changed in microseconds: `Tokenizer.session` itself costs a loop less there
 than the way to another thread and back. Not here: what a session is (`toktier.sessions`).
@@ -32,7 +32,7 @@ class AsyncSession:
             raise TypeError(f"the name of a session is a str, not {type(name).__name__}")
         self.name = None if name is None else str.__str__(name)
         self._alone, self._tokenizer, self._keep_text = alone, tokenizer, keep_text
-        self._lane: Hashable = self if self.name is None else ("session", self.name)
+        self._lane: Hashable = object() if self.name is None else ("session", self.name)
         self._own: Session | None = None  # that of no name, which nobody else can ask for
 
     async def append(self, text: Text, *, expected_revision: int | None = None) -> TokenPatch:

@@ -47,6 +47,7 @@ class BatchQueue:
         self._bell = threading.Lock()
         self._bell.acquire()
         self.running: list[Any] = []  # waiters of the batch that is being encoded
+        self._unanswered = 0, 0  # texts of it, and their bytes, as long as they count
 
     def put(self, waiter: Any, text: Any, weight: int, options: Options) -> None:
         """Raises QueueFull, BatcherClosed."""
@@ -56,6 +57,11 @@ class BatchQueue:
         self._arrived += weight
         if self._ring_from is not None and (self._weight >= self._ring_from or self._is_full):
             self._ring()
+
+    def leave(self) -> None:
+        """The batch is encoded, or has failed: its texts count no more. With the lock held."""
+        self.room.leave(*self._unanswered)
+        self._unanswered = 0, 0
 
     def withdraw(self, waiter: Any) -> bool:
         """Takes a text out. False: it is not here any more, or never was."""
@@ -105,26 +111,40 @@ class BatchQueue:
                 self._hold(min(gpu_from, self.limits.max_batch_bytes))
             if not self._items:
                 return None
-            weight = self._weight
-            if weight <= self.limits.max_batch_bytes and len(self._items) <= self.limits.max_batch:
-                waiters, requests = list(self._items), list(self._items.values())
-                self._items = OrderedDict()
+            if self._weight <= self.limits.max_batch_bytes and len(self._items) <= self.limits.max_batch:
+                items, weight = self._all()
+                waiters, requests = list(items), list(items.values())
             else:
                 waiters, requests, weight = self._first_of_many()
-            self._weight -= weight
+            if not waiters:
+                return None
             self._arrived, self._taken_at = 0, monotonic()
-            self.running = waiters
+            self.running, self._unanswered = waiters, (len(waiters), weight)
             return Batch(waiters, requests, weight, self._taken_at)
+
+    # The lock keeps other threads out, and not its own: a finalizer that the garbage collector runs in it, or a handler
+    # of a signal, may put and withdraw between any two allocations here. So everything is taken in one step, and the
+    # first ones one by one; what is taken is looked at when nobody else can reach it.
+
+    def _all(self) -> tuple[OrderedDict[Any, Request], int]:
+        fresh: OrderedDict[Any, Request] = OrderedDict()
+        items = self._items
+        self._items = fresh
+        weight = self._weight  # not in one assignment with the items, for which a tuple would be made
+        self._weight = 0
+        return items, weight
 
     def _first_of_many(self) -> tuple[list[Any], list[Request], int]:
         waiters: list[Any] = []
         requests: list[Request] = []
         weight = 0
         while self._items and len(waiters) < self.limits.max_batch:
-            waiter, request = next(iter(self._items.items()))
+            waiter, request = self._items.popitem(last=False)
             if waiters and weight + request[1] > self.limits.max_batch_bytes:
+                self._items[waiter] = request
+                self._items.move_to_end(waiter, last=False)
                 break
-            del self._items[waiter]
+            self._weight -= request[1]
             waiters.append(waiter)
             requests.append(request)
             weight += request[1]
@@ -134,7 +154,8 @@ class BatchQueue:
         """Gives a batch that is too small for a GPU the time to grow, where the pace promises that it will."""
         while self._items and self._weight < goal and not self._is_full and not self.room.is_closed:
             now = monotonic()
-            left = next(iter(self._items.values()))[3] + self.limits.max_wait - now
+            oldest = next(iter(self._items.values()), None)
+            left = (now if oldest is None else oldest[3]) + self.limits.max_wait - now
             pace = self._arrived / max(now - self._taken_at, 1e-6)  # bytes a second
             if left <= 0 or self._weight + pace * left < goal:
                 return
@@ -150,10 +171,9 @@ class BatchQueue:
     def clear(self) -> list[Any]:
         """Takes everything out; the waiters."""
         with self.room.lock:
-            waiters = list(self._items)
-            self.room.leave(len(waiters), self._weight)
-            self._items, self._weight = OrderedDict(), 0
-            return waiters
+            items, weight = self._all()
+            self.room.leave(len(items), weight)
+            return list(items)
 
     def renew(self) -> list[Any]:
         """In a forked child: empty. The waiters that the parent will answer."""

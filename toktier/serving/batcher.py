@@ -47,8 +47,12 @@ class Batcher:
     def __init__(self, tokenizer: Encoder, limits: Limits | None = None) -> None:
         """`tokenizer`: a Tokenizer, or a PrefixCache over one. No thread is started before the first call, and none
         lives longer than 10 s without one."""
+        if limits is not None and not isinstance(limits, Limits):
+            raise TypeError(f"limits must be Limits, not {type(limits).__name__}")
+        if not callable(getattr(tokenizer, "encode_batch", None)):
+            raise TypeError(f"tokenizer must be a Tokenizer or a PrefixCache, not {type(tokenizer).__name__}")
         self.tokenizer = tokenizer
-        self.limits = limits or Limits()
+        self.limits = Limits() if limits is None else limits
         self._traits = traits_of(tokenizer)
         # A text that may be in the store is not short.
         short = min(self.limits.inline_bytes, self._traits.store_from - 1) or -1  # 0: not even empty ones
@@ -148,6 +152,8 @@ class Batcher:
             worker = self._worker
         if abandon:
             left = [*self._queue.clear(), *self._lanes.clear()]
+            # A callback of one may cancel another, which is too late from here on.
+            left = [waiter for waiter in left if not isinstance(waiter, Answer) or waiter.begin()]
             deliver(left, [BatcherClosed("the batcher was closed before its turn came") for _ in left])
         self._queue.wake()
         for thread in [*self._lanes.close(), worker]:
@@ -184,8 +190,9 @@ class Batcher:
             return None
         if self._room.is_closed:
             raise BatcherClosed("the batcher is closed")
-        if plain or lookup is not None:
-            return self._encode_inline(text, add_special_tokens, **_more(plain=plain or None, lookup=lookup))
+        if plain is not False or lookup is not None:
+            more = _more(plain=_flag(plain, "plain") or None, lookup=lookup)
+            return self._encode_inline(text, add_special_tokens, **more)
         return self._encode_inline(text, add_special_tokens)
 
     def _accept(
@@ -197,6 +204,7 @@ class Batcher:
         lookup: str | None,
         plain: bool,
     ) -> None:
+        options = _flag(add_special_tokens, "add_special_tokens"), _flag(plain, "plain")
         is_ascii = type(text) is str and text.isascii()
         weight = len(text) if is_ascii else text_weight(text)
         traits = self._traits
@@ -214,14 +222,14 @@ class Batcher:
         with self._room.lock:
             if self._worker is None and not self._room.is_closed:
                 self._start()
-            cached = traits.cached and lookup is None and not plain
-            self._queue.put(waiter, text, weight, (bool(add_special_tokens), bool(plain), cached))
+            self._queue.put(waiter, text, weight, (*options, traits.cached and lookup is None and not plain))
 
     def _call_of_batch(self, texts: Iterable[Text], add_special_tokens: bool, plain: bool) -> tuple[Call, int]:
         if isinstance(texts, (str, bytes, bytearray)):
             raise TypeError(f"expected several texts, not one {type(texts).__name__}")
+        more = _more(plain=_flag(plain, "plain") or None)
         taken = tuple(text if type(text) in (str, bytes) else text_of(text, i) for i, text in enumerate(texts))
-        call = partial(self.tokenizer.encode_batch, taken, add_special_tokens, **_more(plain=plain or None))
+        call = partial(self.tokenizer.encode_batch, taken, _flag(add_special_tokens, "add_special_tokens"), **more)
         return call, sum(text_weight(text) for text in taken)
 
     async def _alone(self, lane: Hashable, call: Call, weight: int) -> Any:
@@ -242,9 +250,12 @@ class Batcher:
             waiter.set_running_or_notify_cancel()  # whoever waits for several futures is told
 
     def _start(self) -> None:
-        worker = threading.Thread(target=self._work, name="toktier-batcher", daemon=True)
-        worker.start()
-        self._worker = worker
+        self._worker = worker = threading.Thread(target=self._work, name="toktier-batcher", daemon=True)
+        try:
+            worker.start()
+        except Exception:  # after a KeyboardInterrupt it runs
+            self._worker = None
+            raise
 
     # encoding, on the worker
 
@@ -255,6 +266,7 @@ class Batcher:
         except BaseException as error:
             # No memory for a batch of its own, say: those in it are told, and another thread takes the others.
             with self._room.lock:
+                self._queue.leave()
                 left, self._queue.running, self._worker = self._queue.running, [], None
                 if len(self._queue):
                     self._start()
@@ -273,7 +285,7 @@ class Batcher:
 
     def _encode(self, batch: Batch) -> None:
         waiters, requests = batch.waiters, batch.requests
-        left = [i for i, w in enumerate(waiters) if isinstance(w, Answer) and not w.set_running_or_notify_cancel()]
+        left = [i for i, w in enumerate(waiters) if isinstance(w, Answer) and not w.begin()]
         for i in reversed(left):  # cancelled in the moment in which it was taken
             del waiters[i], requests[i]
         outcomes = outcome_of(partial(self._outcomes, requests))
@@ -281,7 +293,7 @@ class Batcher:
             outcomes = [outcomes] * len(waiters)
         tally = self._tally
         with self._room.lock:
-            self._room.leave(len(waiters) + len(left), batch.weight)
+            self._queue.leave()
             tally.batches += 1
             tally.texts += len(waiters)
             tally.bytes += batch.weight
@@ -344,12 +356,20 @@ def _more(**given: Any) -> dict[str, Any]:
     return {name: value for name, value in given.items() if value is not None}
 
 
-def lane_of(session: Any) -> Hashable:
-    """Of a name or a session: the same name is the same lane."""
+def _flag(value: Any, name: str) -> bool:
+    """As `encode` takes it: "no" is no flag."""
+    if value is True or value is False:
+        return bool(value)
+    raise TypeError(f"{name} must be True or False, not {type(value).__name__}")
+
+
+def lane_of(session: str | Session) -> Hashable:
+    """Of a name or a session: the same name is the same lane. TypeError for what is neither."""
     if isinstance(session, str):
         return "session", str.__str__(session)
-    name = getattr(session, "name", None)
-    return session if name is None else ("session", name)
+    if not isinstance(session, Session):
+        raise TypeError(f"session must be a name or a Session, not {type(session).__name__}")
+    return session if session.name is None else ("session", session.name)
 
 
 _all: weakref.WeakSet[Batcher] = weakref.WeakSet()

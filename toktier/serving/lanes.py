@@ -1,9 +1,9 @@
 """Calls that are made beside the batches, on a few threads: those of one lane one after the other, in the order in
 which they came, those of different lanes at once and in turn.
 
-A session has a lane, so that what is appended comes in order and a slow store holds up nobody else. A long text, a
-batch of one caller and a look-up in a store have a lane each, for themselves. Threads are started when they are needed,
-and end after a while of nothing to do. Not here: what is called, who waits.
+A session has a lane, so that what is appended comes in order, and one that waits for a slow store takes one thread at
+most. A long text, a batch of one caller and a look-up in a store have a lane each, for themselves. Threads are started
+when they are needed, and end after a while of nothing to do. Not here: what is called, who waits.
 """
 
 from __future__ import annotations
@@ -41,21 +41,20 @@ class Lanes:
     def put(self, waiter: Any, lane: Hashable, call: Call, weight: int) -> None:
         """`lane`: None for one of its own. Raises QueueFull, BatcherClosed."""
         lane = waiter if lane is None else lane
+        job: Job = (call, weight)
+        fresh: OrderedDict[Any, Job] = OrderedDict()
         with self.room.lock:
             self.room.enter(1, weight)
-            jobs = self._lanes.get(lane)
-            if jobs is None:
-                jobs = self._lanes[lane] = OrderedDict()
+            jobs = self._lanes.setdefault(lane, fresh)
+            jobs[waiter] = job
+            self._lane_of[waiter] = lane
+            if jobs is fresh:
                 self._ready[lane] = None
                 try:
                     self._wake()
                 except BaseException:  # the interpreter starts no more threads
-                    del self._lanes[lane]
-                    del self._ready[lane]
-                    self.room.leave(1, weight)
+                    self.withdraw(waiter)
                     raise
-            jobs[waiter] = (call, weight)
-            self._lane_of[waiter] = lane
 
     def _wake(self) -> None:
         """A thread that sleeps, or a new one; none where as many run as may: they look again before they sleep."""
@@ -63,8 +62,12 @@ class Lanes:
             self._idle.pop().release()
         elif len(self._threads) < THREADS:
             thread = threading.Thread(target=self._run, name="toktier-lane", daemon=True)
-            thread.start()
             self._threads.add(thread)
+            try:
+                thread.start()
+            except Exception:  # after a KeyboardInterrupt it runs
+                self._threads.discard(thread)
+                raise
 
     def withdraw(self, waiter: Any) -> bool:
         """Takes a call out. False: it has begun, or never was here."""
@@ -110,16 +113,23 @@ class Lanes:
                 bell.acquire()  # rung between the time-out and the lock
 
     def _next(self) -> tuple[Hashable, Any, Call, int] | None:
-        if not self._ready:
-            return None
-        lane, _ = self._ready.popitem(last=False)
-        waiter, (call, weight) = self._lanes[lane].popitem(last=False)
-        del self._lane_of[waiter]
-        self._running.add(waiter)
-        return lane, waiter, call, weight
+        # A finalizer may withdraw wherever this thread makes an object (batch_queue.py): none is made between the look
+        # at a waiter and its removal.
+        while self._ready:
+            lane, _ = self._ready.popitem(last=False)
+            jobs = self._lanes[lane]
+            waiter = next(iter(jobs), None)
+            if waiter is None:
+                del self._lanes[lane]
+                continue
+            del self._lane_of[waiter]
+            call, weight = jobs.pop(waiter)
+            self._running.add(waiter)
+            return lane, waiter, call, weight
+        return None
 
     def _call(self, lane: Hashable, waiter: Any, call: Call, weight: int) -> None:
-        wanted = not isinstance(waiter, Answer) or waiter.set_running_or_notify_cancel()
+        wanted = not isinstance(waiter, Answer) or waiter.begin()
         outcome = outcome_of(call) if wanted else None
         with self.room.lock:  # counted before it is told: who has the answer finds it in the numbers
             self.room.leave(1, weight)
@@ -146,10 +156,7 @@ class Lanes:
     def clear(self) -> list[Any]:
         """Takes every call out that has not begun; the waiters."""
         with self.room.lock:
-            waiters = list(self._lane_of)
-            for waiter in waiters:
-                self._drop(waiter, self._lane_of.pop(waiter))
-            return waiters
+            return [waiter for waiter in list(self._lane_of) if self.withdraw(waiter)]
 
     def renew(self) -> list[Any]:
         """In a forked child: empty. The waiters that the parent will answer."""

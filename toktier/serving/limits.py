@@ -10,7 +10,7 @@ from dataclasses import dataclass, fields
 from typing import Final
 
 from toktier.errors import ConfigInvalid
-from toktier.labels import quoted
+from toktier.labels import MAX_QUOTED, shown
 
 MAX_WAIT_SECONDS: Final = 10.0
 
@@ -46,7 +46,7 @@ class Limits:
                 expected = f"a number from {least} on"
             if not valid:
                 raise ConfigInvalid(
-                    f"{field.name} is {quoted(repr(value))}: expected {expected}",
+                    f"{field.name} is {shown(repr(value), MAX_QUOTED)}: expected {expected}",
                     details={"argument": field.name},
                     remedy=f"correct {field.name}, or leave it out",
                 )

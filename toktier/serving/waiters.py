@@ -38,11 +38,24 @@ class Answer(concurrent.futures.Future[T]):
             self._owner._withdraw(self)
         return cancelled
 
+    def begin(self) -> bool:
+        """Whether its answer is still wanted, which from here on cannot be cancelled. Never raises: its holder, who
+        may have settled it himself, must not fail the answers of others."""
+        if self.done() and not self.cancelled():
+            return False
+        with contextlib.suppress(RuntimeError):  # it was told before that it is cancelled, or running
+            return self.set_running_or_notify_cancel()
+        return self.running()
+
     def settle(self, outcome: Outcome) -> None:
-        if isinstance(outcome, BaseException):
-            self.set_exception(outcome)
-        else:
-            self.set_result(outcome)
+        """Nothing happens to one that was cancelled, or settled by its holder."""
+        if not self.running() and not self.begin():
+            return
+        with contextlib.suppress(concurrent.futures.InvalidStateError):
+            if isinstance(outcome, BaseException):
+                self.set_exception(outcome)
+            else:
+                self.set_result(outcome)
 
     def abandon(self) -> None:
         """In a forked child, where nobody will answer and a lock may be held by a thread that is not there: the same
@@ -174,8 +187,13 @@ def _guarded(call: Callable[[Outcome], None], outcome: Outcome) -> None:
 
 
 def outcome_of(call: Callable[[], Any]) -> Outcome:
-    """What a call gives, or raises."""
+    """What a call gives, or raises. StopIteration is a RuntimeError, as in a generator: no future of asyncio takes it,
+    and whoever awaits that one would wait for good."""
     try:
         return call()
+    except StopIteration as error:
+        stopped = RuntimeError("the call raised StopIteration")
+        stopped.__cause__ = error
+        return stopped
     except BaseException as error:
         return error
