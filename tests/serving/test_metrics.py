@@ -212,3 +212,53 @@ def test_without_the_extra_the_remedy_names_it() -> None:
     )
     ran = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=False)
     assert ran.stdout == "install prometheus-client, which is the extra metrics of toktier\n", ran.stderr
+
+
+def test_what_cannot_be_watched_is_refused_at_once_and_every_scrape_goes_on(tok: toktier.Tokenizer) -> None:
+    registry = CollectorRegistry()
+    metrics = Metrics(registry)
+    metrics.watch(tok, "small")
+    for given, said in (
+        ({"tokenizer": PrefixCache(tok)}, "tokenizer must be a Tokenizer, not PrefixCache"),
+        ({"tokenizer": "small"}, "tokenizer must be a Tokenizer, not str"),
+        ({"batcher": tok}, "batcher must be a Batcher, not Tokenizer"),
+        ({"prefix_cache": 1 << 20}, "prefix_cache must be a PrefixCache, not int"),
+    ):
+        with pytest.raises(TypeError, match=said):
+            metrics.watch(**({"tokenizer": tok, "name": "other"} | given))  # type: ignore[arg-type]
+    for name in ("", None, 5, "a\ud800", b"small"):
+        with pytest.raises(ConfigInvalid, match="expected a text"):
+            metrics.watch(tok, name)  # type: ignore[arg-type]
+    assert scraped(registry)
+    metrics.close()
+    metrics.close()
+
+
+def test_a_prefix_cache_made_by_hand_is_not_kept_alive_nor_its_tokenizer() -> None:
+    tok = native_file(SMALL_DIR / "gpt2_like.json")
+    cache = PrefixCache(tok)
+    registry = CollectorRegistry()
+    Metrics(registry).watch(tok, "small", prefix_cache=cache)
+    assert ("toktier_prefix_cache_entries",) in scraped(registry)
+    del cache
+    gc.collect()
+    found = scraped(registry)
+    assert ("toktier_prefix_cache_entries",) not in found
+    assert ("toktier_session_changes_total",) in found
+    del tok
+    gc.collect()
+    assert not scraped(registry)
+
+
+def test_two_tokenizers_are_told_apart_and_one_under_its_name_again_is_told_once(tok: toktier.Tokenizer) -> None:
+    registry = CollectorRegistry()
+    metrics = Metrics(registry)
+    other = native_file(SMALL_DIR / "gpt2_like.json")
+    for watched, name in ((tok, "one"), (other, "two"), (tok, "one")):
+        metrics.watch(watched, name)
+    other.encode("a text")
+    page = generate_latest(registry).decode()
+    lines = [line for line in page.splitlines() if line.startswith("toktier_encoded_texts_total{")]
+    assert len(lines) == len({line.rsplit(" ", 1)[0] for line in lines})
+    assert 'toktier_encoded_texts_total{backend="fast_cpu",tokenizer="two"} 1.0' in lines
+    assert {line.split('tokenizer="')[1].split('"')[0] for line in lines} == {"one", "two"}

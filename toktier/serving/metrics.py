@@ -8,6 +8,7 @@ of its own there. Not here: serving the page (`prometheus_client.start_http_serv
 
 from __future__ import annotations
 
+import contextlib
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ from itertools import accumulate
 from typing import Any, Final, Protocol
 
 from toktier.errors import BackendUnavailable, ConfigInvalid
-from toktier.labels import quoted
+from toktier.labels import MAX_QUOTED, shown
 from toktier.serving.batcher import Batcher
 
 try:
@@ -204,7 +205,7 @@ class Metrics:
         """Registers itself. None: the registry of the process. Raises ConfigInvalid where another one is registered:
         that one can watch more tokenizers."""
         self.registry = REGISTRY if registry is None else registry
-        self._watched: dict[str, tuple[weakref.ref[Any], weakref.ref[Batcher] | None, HasStats | None]] = {}
+        self._watched: dict[str, tuple[weakref.ref[Any], weakref.ref[Batcher] | None, weakref.ref[Any] | None]] = {}
         try:
             self.registry.register(self)
         except ValueError:
@@ -223,23 +224,36 @@ class Metrics:
         prefix_cache: HasStats | None = None,
     ) -> None:
         """`name`: the label `tokenizer` of its series; the same name again replaces what it stood for. `batcher`,
-        `prefix_cache`: ones made by hand; None: the tokenizer's own, where it has one."""
-        if not isinstance(name, str) or not name:
+        `prefix_cache`: ones made by hand, whose series end with them; None: the tokenizer's own, where it has one.
+
+        Raises TypeError for what is none of these, here and not in every scrape, and ConfigInvalid for a name that no
+        page can show.
+        """
+        if not isinstance(name, str) or not name or any("\ud800" <= c <= "\udfff" for c in name):
             raise ConfigInvalid(
-                f"name is {quoted(repr(name))}: expected a text that is not empty",
+                f"name is {shown(repr(name), MAX_QUOTED)}: expected a text that is not empty, without lone surrogates",
                 details={"argument": "name"},
                 remedy="name the tokenizer, such as qwen3_8b",
             )
+        # Of the class: a PrefixCache hands on what it has not, and explains itself alone.
+        if not all(hasattr(type(tokenizer), name) for name in ("explain", "native_session_calls")):
+            raise TypeError(f"tokenizer must be a Tokenizer, not {type(tokenizer).__name__}")
+        if batcher is not None and not isinstance(batcher, Batcher):
+            raise TypeError(f"batcher must be a Batcher, not {type(batcher).__name__}")
+        if prefix_cache is not None and not callable(getattr(prefix_cache, "stats", None)):
+            raise TypeError(f"prefix_cache must be a PrefixCache, not {type(prefix_cache).__name__}")
         of_batcher = None if batcher is None else weakref.ref(batcher)
-        self._watched[name] = (weakref.ref(tokenizer), of_batcher, prefix_cache)
+        of_cache = None if prefix_cache is None else weakref.ref(prefix_cache)
+        self._watched[name] = (weakref.ref(tokenizer), of_batcher, of_cache)
 
     def unwatch(self, name: str) -> None:
         """Its series end. Nothing happens where there are none."""
         self._watched.pop(name, None)
 
     def close(self) -> None:
-        """Takes itself out of the registry."""
-        self.registry.unregister(self)
+        """Takes itself out of the registry; again: nothing happens."""
+        with contextlib.suppress(KeyError):
+            self.registry.unregister(self)
 
     def describe(self) -> Iterator[Family]:
         """For the registry: names and types, without asking anybody."""
@@ -264,19 +278,19 @@ def _family(metric: Metric) -> Any:
 
 
 def _look(
-    tokenizer: weakref.ref[Any], batcher: weakref.ref[Batcher] | None, prefix_cache: HasStats | None
+    tokenizer: weakref.ref[Any], batcher: weakref.ref[Batcher] | None, prefix_cache: weakref.ref[Any] | None
 ) -> Seen | None:
     watched = tokenizer()
     if watched is None:
         return None
     of_batcher = getattr(watched, "_batcher", None) if batcher is None else batcher()
     report = watched.explain()
-    return Seen(
-        report,
-        watched.native_session_calls,
-        {} if of_batcher is None else of_batcher.stats(),
-        (report["prefix_cache"].get("stats") or {}) if prefix_cache is None else prefix_cache.stats(),
-    )
+    if prefix_cache is None:
+        of_cache = report["prefix_cache"].get("stats") or {}
+    else:
+        by_hand = prefix_cache()
+        of_cache = {} if by_hand is None else by_hand.stats()
+    return Seen(report, watched.native_session_calls, {} if of_batcher is None else of_batcher.stats(), of_cache)
 
 
 def _buckets(histogram: Mapping[str, Any]) -> list[tuple[str, int]]:
