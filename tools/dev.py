@@ -352,6 +352,7 @@ def do_lint(_: argparse.Namespace) -> None:
     call(PYTHON, "-m", "ruff", "format", "--check", ".")
     call(PYTHON, "-m", "mypy")
     call(PYTHON, "tools/validate_registry.py")
+    engines_of_others().environment()  # whose licences are told
     for generator in CHECKED_GENERATORS:
         check_generated(generator)
 
@@ -399,6 +400,7 @@ def do_wheel(options: argparse.Namespace) -> None:
     """
     install_editable()  # the kernels are held to what the native module expects
     install_nvrtc()
+    engines_of_others().environment()
     check_generated("generate_notices.py")  # what the wheel says of itself
     out = Path(options.out).resolve()
     BUILD.mkdir(exist_ok=True)

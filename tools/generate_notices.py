@@ -31,6 +31,7 @@ from toktier.version import VERSION  # noqa: E402
 NOTICES = REPOSITORY / "THIRD-PARTY-NOTICES.txt"
 SBOM = REPOSITORY / "legal" / "toktier.cdx.json"
 UNICODE_LICENCE = REPOSITORY / "legal" / "unicode-3.0.txt"
+ENGINES_OF_OTHERS = REPOSITORY / "build" / "backends"  # where dev.py puts the extra backends
 SPEC_VERSION = "1.6"
 LINKED = "nanobind"  # compiled into the native module, with the hash map that it carries
 ROBIN_MAP_HEADER = "nanobind/ext/robin_map/include/tsl/robin_map.h"
@@ -42,6 +43,8 @@ _OF_CLASSIFIER = {
     "License :: OSI Approved :: Apache Software License": "Apache-2.0",
     "License :: OSI Approved :: MIT License": "MIT",
 }
+# Words that the text of a licence begins with.
+_OF_TITLE = {("Apache", "License", "Version", "2.0,"): "Apache-2.0", ("MIT", "License"): "MIT"}
 _SPDX = frozenset({"Apache-2.0", "MIT", "BSD-2-Clause", "BSD-3-Clause", "MPL-2.0"})  # as the older field spells them
 
 
@@ -109,7 +112,8 @@ def check_alone() -> list[str]:
 
 
 def _distribution(name: str) -> metadata.Distribution:
-    for path in (sys.path, [str(nvrtc_builds.SITE)]):  # the extra gpu-jit lies beside the environment
+    # What the extras gpu-jit and backends bring lies beside the environment.
+    for path in (sys.path, [str(nvrtc_builds.SITE)], [str(ENGINES_OF_OTHERS)]):
         for found in metadata.distributions(name=name, path=path):
             return found
     raise Declined(f"{name} is not installed here, its licence cannot be read")
@@ -194,7 +198,11 @@ def licence_of(distribution: metadata.Distribution) -> str:
             return _OF_CLASSIFIER[classifier]
     if "License :: OSI Approved :: BSD License" in classifiers:
         return "BSD-3-Clause" if "Neither the name" in _licence_text(distribution) else "BSD-2-Clause"
-    raise Declined(f"the metadata of {told['Name']} names no licence that is known here")
+    text = _licence_text(distribution).split(maxsplit=8)
+    for title, licence in _OF_TITLE.items():
+        if text[: len(title)] == list(title):
+            return licence
+    raise Declined(f"neither the metadata of {told['Name']} nor its licence names one that is known here")
 
 
 def _licence_text(distribution: metadata.Distribution) -> str:
