@@ -44,5 +44,7 @@ def traits_of(encoder: Any) -> Traits:
     told: Traits | None = getattr(encoder, "_batch_traits", None)
     if told is not None:
         return told
-    inside: Traits = getattr(getattr(encoder, "inner", None), "_batch_traits", Traits())
+    # A backend of others is asked text by text: its batch call may pad rows to each other, and gives no EncodingBatch.
+    others = Traits(apart=hasattr(encoder, "inner"))
+    inside: Traits = getattr(getattr(encoder, "inner", None), "_batch_traits", others)
     return Traits(apart=inside.apart, asks_store=getattr(encoder, "second_level", None) is not None)
