@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tokenizers import AddedToken, normalizers
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tokenizers import AddedToken, models, normalizers
 from tokenizers import Tokenizer as Reference
 
 from tests.cache.backends import word_level
@@ -40,6 +42,15 @@ def special(content: str, **flags: bool) -> AddedToken:
         ([special("<s>", normalized=True)], {"normalizer": normalizers.NFC()}, "<s>", "\u0338", "normalized"),
         ([special("<s>", normalized=True)], {"normalizer": normalizers.Strip()}, "<s>", " world", "normalized"),
         ([special("END"), special("hey", single_word=True)], {}, "END", "hey", "word character"),
+        ([special("<e\u0301"), special("hey", single_word=True)], {}, "<e\u0301", "hey", "word character"),
+        ([special("<\u200d"), special("hey", single_word=True)], {}, "<\u200d", "hey", "word character"),
+        ([special("<\u203f"), special("hey", single_word=True)], {}, "<\u203f", "hey", "word character"),
+        ([special("<\u24d0"), special("hey", single_word=True)], {}, "<\u24d0", "hey", "word character"),
+        (
+            [special("\u0391\u03a3", normalized=True), special("\u03b1\u03c3x", normalized=True)],
+            {"normalizer": normalizers.Lowercase()},
+            *("\u0391\u03a3", "x", "not of ASCII alone"),  # a final sigma to Python, not to the reference
+        ),
         ([special("<s>"), special("> ")], {}, "<s>", " ", "overlaps the added token '> '"),
         ([special("<s>"), special("<s>x")], {}, "<s>", "x", "overlaps the added token '<s>x'"),
     ],
@@ -51,6 +62,23 @@ def test_a_token_that_must_go(
     assert why in (reason(tokenizer, before) or "")
     shown_by_the_reference = cut_changes(tokenizer, before, behind)
     assert shown_by_the_reference or "> " in why  # of two that overlap, the first found wins there
+
+
+@given(st.characters(exclude_categories=["Cs"]))
+@settings(max_examples=400)
+def test_law_what_may_end_a_word_ends_no_boundary_beside_a_single_word(character: str) -> None:
+    tokenizer = word_level({}, special("hey", single_word=True))
+    if len(tokenizer.encode(f"{character}hey", add_special_tokens=False).ids) == 1:  # no token of its own
+        tokenizer.add_special_tokens([special(f"<{character}")])
+        assert "word character" in (reason(tokenizer, f"<{character}") or "")
+
+
+def test_a_model_that_leaves_out_merges_at_random_is_not_cached() -> None:
+    vocabulary = {"a": 0, "b": 1, "ab": 2}
+    for dropout, disabled in ((0.5, True), (None, False)):
+        tokenizer = Reference(models.BPE(vocabulary, [("a", "b")], dropout=dropout))
+        tokenizer.add_special_tokens([special("<s>")])
+        assert (choose(["<s>"], facts_of_reference(tokenizer)).disabled is not None) == disabled
 
 
 def test_a_token_beside_one_that_strips_keeps_its_white_space() -> None:

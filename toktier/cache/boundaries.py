@@ -7,6 +7,7 @@ whole set useless: the cache is off then, and says for which pair. Not here: fin
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
@@ -16,6 +17,9 @@ from toktier.labels import quoted
 
 _CHARACTER_BY_CHARACTER = frozenset({"Lowercase"})
 """Normalizers under which what a token matches does not depend on its neighbours, and parts normalize as the whole."""
+_NO_WORD = frozenset(("Pd", "Ps", "Pe", "Pi", "Pf", "Po", "Sm", "Sc", "Sk", "Zs", "Zl", "Zp", "Cc"))
+"""Categories without a word character of the reference, which is one alphabetic, a mark, digit, connector or joiner.
+Some of the others are, and of what this Python does not know yet: "So" has letters in circles, "Cf" the joiners."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,8 +78,11 @@ def _unsafe(tokens: tuple[str, ...], facts: Facts) -> dict[str, str]:
             return "depends on what stands behind it (single_word)"
         if token.normalized and not by_character:
             return "is looked for in normalized text (normalized)"
-        if single_word and (content[-1].isalnum() or content[-1] == "_"):
-            return "ends with a word character, and another added token is single_word"
+        if token.normalized and facts.normalizer and not content.isascii():
+            # Which letters are upper case, and of which others, depends on the version of Unicode that is asked.
+            return "is looked for in lower-cased text (normalized), and not of ASCII alone"
+        if single_word and (content[-1] == "_" or unicodedata.category(content[-1]) not in _NO_WORD):
+            return "may end with a word character, and another added token is single_word"
         if strips and (content[0].isspace() or content[-1].isspace()):
             return "has white space at an end, and another added token takes in white space"
         return None

@@ -2,15 +2,20 @@
 flags, and what of the tokenizer looks at a whole text.
 
 A `toktier.Tokenizer` answers for the engine that serves it (`prefix_cache_facts`); an object of the reference is read
-here. Of others nothing is known, and they are probed (`toktier.cache.probe`). Not here: the rules (`boundaries`).
+here. Of others nothing is known, and they are probed (`toktier.cache.probe`); so is an object that hands on to another
+what it has not itself, for what its own `encode` does to a text is not in what that other one says. Not here: the
+rules (`boundaries`).
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
+
+_OF_REFERENCE = ("get_added_tokens_decoder", "truncation", "pre_tokenizer")
+"""What an object of the reference has, which is known by that, and not by an import of its library."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,25 +35,30 @@ class Added:
 class Facts:
     """`normalizer`: types of its steps, in order. `whole`: what looks at the whole text, in words; None: nothing does.
     `namespace`: names all that can change ids; None: unknown. `is_as_loaded`: False while an object that others may
-    change is set to truncate, to pad or to read special tokens as text; None: it cannot change."""
+    change is set to truncate, to pad or to read special tokens as text; None: it cannot change. `of_another`: they are
+    what a wrapper hands on, whose own `encode` is unknown. `served_by`: what `Encoding.backend` is of ids of this
+    namespace, where another engine may stand in; None: none does."""
 
     added: tuple[Added, ...]
     normalizer: tuple[str, ...] = ()
     whole: str | None = None
     namespace: str | None = None
     is_as_loaded: Callable[[], bool] | None = None
+    of_another: bool = False
+    served_by: str | None = None
 
 
 def facts_of(inner: Any) -> Facts | None:
     """Those of a backend; None: nothing is known of it."""
-    own = getattr(inner, "prefix_cache_facts", None)
-    if callable(own):
-        facts = own()
-        assert isinstance(facts, Facts)
-        return facts
-    if hasattr(inner, "get_added_tokens_decoder") and hasattr(inner, "truncation") and hasattr(inner, "pre_tokenizer"):
-        return facts_of_reference(inner)
-    return None
+    if callable(own := getattr(inner, "prefix_cache_facts", None)):
+        facts, its_own = own(), hasattr(type(inner), "prefix_cache_facts")
+        if not isinstance(facts, Facts):
+            return None
+    elif all(hasattr(inner, name) for name in _OF_REFERENCE):
+        facts, its_own = facts_of_reference(inner), all(hasattr(type(inner), name) for name in _OF_REFERENCE)
+    else:
+        return None
+    return facts if its_own else replace(facts, namespace=None, of_another=True)
 
 
 def facts_of_reference(reference: Any, namespace: str | None = None) -> Facts:
@@ -64,7 +74,8 @@ def facts_of_reference(reference: Any, namespace: str | None = None) -> Facts:
             Added(i, t.content, t.special, t.single_word, t.lstrip, t.rstrip, t.normalized) for i, t in added.items()
         ),
         tuple(str(step.get("type")) for step in _steps(reference.normalizer, "normalizers")),
-        whole_of(reference.truncation, reference.padding, _steps(reference.pre_tokenizer, "pretokenizers")),
+        whole_of(reference.truncation, reference.padding, _steps(reference.pre_tokenizer, "pretokenizers"))
+        or ("the model leaves out merges at random (dropout)" if getattr(reference.model, "dropout", None) else None),
         namespace,
         is_as_loaded,
     )
