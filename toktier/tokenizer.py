@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from toktier._native import EncoderBase, Encoding, text_of, text_weight
@@ -393,8 +394,10 @@ class Tokenizer(EncoderBase, Decoding, AsyncCalls):
         """What decides where a prefix cache may cut the texts of this tokenizer: `toktier.cache.PrefixCache` asks."""
         namespace = f"toktier:{self.ids_identity}"
         if self._native is not None and self._serving is not self._reference:
-            return self._native.prefix_cache_facts(namespace)
-        return facts_of_reference(self._reference.load(), namespace)
+            facts = self._native.prefix_cache_facts(namespace)
+        else:
+            facts = facts_of_reference(self._reference.load(), namespace)
+        return facts if self._third_party is None else replace(facts, served_by=self._third_party.id.value)
 
     @property
     def ids_identity(self) -> str:
@@ -468,9 +471,12 @@ class _Parts:
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         third_party = tokenizer._third_party
-        self.prefix_cache_facts = tokenizer.prefix_cache_facts
+        self._facts = tokenizer.prefix_cache_facts()
         self._engine = tokenizer._reference if third_party is None else third_party.backend
         self.backend_name = self._engine.id.value
+
+    def prefix_cache_facts(self) -> Facts:
+        return self._facts
 
     def encode(self, text: Text, add_special_tokens: bool = False) -> Encoding:
         return self._engine.encode(text, add_special_tokens, False)

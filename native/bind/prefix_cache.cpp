@@ -93,13 +93,15 @@ void register_prefix_cache(nb::module_& m) {
            nb::arg("text").none(), nb::arg("add_special_tokens") = false)
       .def("boundaries", &boundaries, nb::arg("text"), nb::arg("add_special_tokens") = false)
       .def("bypass", [](PrefixIndex& index) { ++index.bypassed; })
+      .def("second_level_failed", [](PrefixIndex& index) { ++index.second_level_errors; })
       .def_ro("hits", &PrefixIndex::hits)
       .def_ro("misses", &PrefixIndex::misses)
       .def_ro("cached_tokens", &PrefixIndex::cached_tokens)
       .def_ro("uncached_tokens", &PrefixIndex::uncached_tokens)
       .def_ro("unplaced", &PrefixIndex::unplaced)
       .def_ro("bypassed", &PrefixIndex::bypassed)
-      .def_ro("second_level_hits", &PrefixIndex::second_level_hits);
+      .def_ro("second_level_hits", &PrefixIndex::second_level_hits)
+      .def_ro("second_level_errors", &PrefixIndex::second_level_errors);
   nb::class_<PrefixLookup>(m, "PrefixLookup")
       .def_prop_ro("boundaries", &PrefixLookup::boundaries)
       .def_prop_ro("bytes_known", &PrefixLookup::bytes_known)
@@ -112,6 +114,7 @@ void register_prefix_cache(nb::module_& m) {
       .def("take", &PrefixLookup::take, nb::arg("ids"))
       .def("keep", &PrefixLookup::keep, nb::arg("part"))
       .def("encoding", &PrefixLookup::encoding, nb::arg("backend"))
+      .def("instead", &PrefixLookup::instead, nb::arg("whole"))
       .def("encode_by", &PrefixLookup::encode_by, nb::arg("encoder"), nb::arg("extend"))
       .def("stored", &PrefixLookup::stored, nb::arg("most"));
   m.def("added_tokens", &added_tokens, nb::arg("program"));

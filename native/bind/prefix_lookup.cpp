@@ -167,14 +167,23 @@ void PrefixLookup::keep(std::size_t part) {
   store_at(part_boundary_[part], rest_.data(), after_part_[part]);
 }
 
-// The first `count` of `rest`, the ids behind known_, end at the boundary.
+// The first `count` of `rest`, the ids behind known_, end at the boundary. After one that was refused none is offered any more: a
+// longer prefix was asked for no more often and has more ids of its own, which would be copied again and again for nothing.
 void PrefixLookup::store_at(std::size_t boundary, const std::uint32_t* rest, std::size_t count) {
+  if (refused_) return;
   cache::PrefixStore::Entry* const parent = deepest();
   const std::size_t held = parent == nullptr ? 0 : std::size_t(parent->total);
   if (held < known_ || held > known_ + count) return;  // what is known did not go into the store: nor would more
   const std::size_t before = held - known_;
   auto* const entry = index_.store.add(keys_[boundary], parent, rest + before, count - before, index_.name_space);
-  if (entry == nullptr) return;
+  if (entry == nullptr) {
+    refused_ = true;
+    return;
+  }
+  if (entry->total != known_ + count) {  // it was there, of an engine or a second level that says otherwise of this prefix
+    index_.store.let_go(entry);
+    return;
+  }
   if (last_ != nullptr) index_.store.let_go(last_);
   last_ = entry;
   stored_.emplace_back(boundary, known_ + count);
@@ -222,17 +231,25 @@ bool PrefixLookup::place(const std::uint32_t* ids, std::size_t count, std::vecto
 nb::object PrefixLookup::encode_by(nb::handle encoder, bool extend) {
   if (index_.special_ids.empty()) throw nb::value_error("the index has no ids of specials");
   nb::object made = open_ != 0 ? encode_rest(encoder, extend) : encode_whole(encoder);
-  if (!made.is_valid()) {  // the premise failed that a prefix ends with its special token: nothing of the cache is used
-    ++index_.unplaced;
-    known_ = 0;
-    foreign_.clear();
-    made = nb::borrow(encoder).attr("_encode_here")(nb::handle(text_.get()), add_special_tokens_);
-  }
+  // The premise failed that a prefix ends with its special token.
+  if (!made.is_valid()) return instead(nb::borrow(encoder).attr("_encode_here")(nb::handle(text_.get()), add_special_tokens_));
   total_ = std::size_t(as_encoding(made.ptr())->count);
   index_.cached_tokens += known_;
   index_.uncached_tokens += total_ - known_;
   made_ = made;
   return made;
+}
+
+nb::object PrefixLookup::instead(nb::object whole) {
+  if (!is_encoding(whole.ptr())) throw nb::type_error("expected an Encoding");
+  ++index_.unplaced;
+  stored_.clear();  // its ids are not those of the whole
+  foreign_.clear();
+  known_ = 0;
+  total_ = std::size_t(as_encoding(whole.ptr())->count);
+  index_.uncached_tokens += total_;
+  made_ = whole;
+  return whole;
 }
 
 nb::object PrefixLookup::encode_whole(nb::handle encoder) {

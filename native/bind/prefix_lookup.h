@@ -25,7 +25,8 @@ struct PrefixIndex {
   const std::vector<std::uint32_t> special_ids;
   std::uint32_t lowest = 0;
   std::vector<bool> is_special;
-  std::uint64_t hits = 0, misses = 0, cached_tokens = 0, uncached_tokens = 0, unplaced = 0, bypassed = 0, second_level_hits = 0;
+  std::uint64_t hits = 0, misses = 0, cached_tokens = 0, uncached_tokens = 0, unplaced = 0, bypassed = 0;
+  std::uint64_t second_level_hits = 0, second_level_errors = 0;
 };
 
 class PrefixLookup {
@@ -53,6 +54,8 @@ class PrefixLookup {
   void take(nanobind::handle ids);  // of the next part
   void keep(std::size_t part);      // stores the prefix that this part of parts() ends
   nanobind::object encoding(const std::string& backend);
+  // An Encoding of the whole text is the answer, and nothing that is known of it: what was found does not fit what came.
+  nanobind::object instead(nanobind::object whole);
 
   // The rest by an EncoderBase with a program, at one go, and entries where parts() would have cut.
   nanobind::object encode_by(nanobind::handle encoder, bool extend);
@@ -88,6 +91,7 @@ class PrefixLookup {
   std::vector<std::size_t> after_part_;        // how many ids of the rest each part ends
   std::vector<std::size_t> part_boundary_;     // the boundary that each part but the last ends at
   std::vector<std::pair<std::size_t, std::size_t>> stored_;  // boundary, ids
+  bool refused_ = false;        // the store would not take a prefix
   std::size_t total_ = 0;
   nanobind::object made_;  // the Encoding
 };

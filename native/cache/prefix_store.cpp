@@ -87,15 +87,16 @@ PrefixStore::Entry* PrefixStore::add(const Digest& key, Entry* parent, const std
 }
 
 void PrefixStore::clear() {
-  for (List& part : lists_)
-    while (part.oldest != nullptr) {
-      Entry* const entry = part.oldest;
-      unlink(entry);
-      remove(entry);
-    }
-  // Parents that were let go joined a list that may have been emptied before.
-  for (const List& part : lists_)
-    if (part.oldest != nullptr) return clear();
+  // A parent that is let go may join a list that was emptied before.
+  for (bool any = true; any;) {
+    any = false;
+    for (List& part : lists_)
+      for (; part.oldest != nullptr; any = true) {
+        Entry* const entry = part.oldest;
+        unlink(entry);
+        remove(entry);
+      }
+  }
 }
 
 bool PrefixStore::is_full() const {

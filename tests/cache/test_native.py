@@ -87,6 +87,16 @@ def test_the_budget_is_never_exceeded_and_nothing_leaks(budget: str) -> None:
     assert [storage.stats()[name] for name in ("entries", "bytes", "resident_bytes")] == [0, 0, 0]
 
 
+@pytest.mark.parametrize("budget", ["payload", "resident"])
+def test_a_long_text_is_offered_to_a_full_store_but_once(budget: str) -> None:
+    """Each further prefix has more ids of its own: to copy all of them for nothing would take quadratic time."""
+    storage = PrefixStorage(60_000, budget=budget)
+    cache = PrefixCache(Bytes(), ["<s>"], storage=storage)
+    text = "<s>".join(f"turn {k}" for k in range(500))
+    assert cache.encode(text) == list(text.encode())
+    assert storage.stats()["refused"] == 1
+
+
 def test_many_small_entries_are_bounded_by_what_they_hold() -> None:
     """A payload of 8 bytes each would let entries of 300 bytes fill the memory."""
     cache = PrefixCache(Bytes(), ["a"], capacity=100_000)

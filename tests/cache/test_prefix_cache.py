@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import warnings
+from array import array
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 from tokenizers import AddedToken
+from tokenizers import Tokenizer as Reference
 
-from tests.cache.backends import S2, Bytes, Watched, word_level
+from tests.cache.backends import S2, Bytes, Remembering, Watched, word_level
 from tests.support.material import SMALL_DIR
 from tests.support.native_tokenizers import native_file
+from toktier import Encoding
 from toktier.cache import PrefixCache, PrefixStorage
+from toktier.cache.facts import Added, Facts
 from toktier.errors import ConfigInvalid, InvalidText
 
 NATIVE = SMALL_DIR / "deepseek_like.json"
@@ -118,3 +124,132 @@ def test_a_storage_has_its_own_capacity() -> None:
 def test_a_storage_refuses_what_is_no_budget(arguments: dict[str, Any]) -> None:
     with pytest.raises(ConfigInvalid):
         PrefixStorage(**arguments)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [{"special_tokens": "<s>"}, {"special_tokens": [b"<s>"]}, {"namespace": b"n"}, {"storage": 1 << 20}],
+)
+def test_arguments_of_another_kind_are_refused(arguments: dict[str, Any]) -> None:
+    with pytest.raises(ConfigInvalid):
+        PrefixCache(Bytes(), **{"special_tokens": S2, **arguments})
+
+
+@pytest.mark.parametrize("text", ["<s>one", b"<s>one"])
+def test_one_text_is_no_batch(text: Any) -> None:
+    with pytest.raises(TypeError, match="several texts"):
+        PrefixCache(Bytes(), S2).encode_batch(text)
+
+
+class Stripping:
+    """Hands on what it has not itself, as many wrappers do, and changes texts."""
+
+    def __init__(self, inner: Any) -> None:
+        self.inner = inner
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.inner, name)
+
+    def encode(self, text: str, add_special_tokens: bool = False) -> Any:
+        return self.inner.encode(text.strip(), add_special_tokens=add_special_tokens)
+
+
+class Shouting(Stripping):
+    def encode(self, text: str, add_special_tokens: bool = False) -> Any:
+        return self.inner.encode(text.replace("a", "A"), add_special_tokens=add_special_tokens)
+
+
+@pytest.mark.parametrize("kind", ["native", "reference"])
+def test_a_wrapper_is_not_what_it_wraps(kind: str) -> None:
+    inner: Any = native_file(NATIVE)
+    special = next(iter(inner.special_tokens))
+    if kind == "reference":
+        inner = Reference.from_file(str(NATIVE))
+    storage = PrefixStorage()
+    text = f" a{special} a{special} a "
+    for wrapped in (inner, Shouting(inner), Stripping(inner)):
+        cache = PrefixCache(wrapped, storage=storage, warn=False)
+        for _ in range(2):
+            assert cache.encode(text).ids == list(wrapped.encode(text, add_special_tokens=False).ids)
+        assert cache.enabled == (type(wrapped) is not Stripping)
+    truncated = Reference.from_file(str(NATIVE))
+    truncated.enable_truncation(2)
+    assert not PrefixCache(Shouting(truncated), warn=False).enabled
+
+
+class StoodInFor:
+    """An engine that takes in "<s>", and another one in its place where `fails` is in a text."""
+
+    def __init__(self, fails: str) -> None:
+        self.fails = fails
+
+    def prefix_cache_facts(self) -> Facts:
+        return Facts((Added(1, "<s>"),), namespace="engine", served_by="engine")
+
+    def encode(self, text: str, add_special_tokens: bool = False) -> Encoding:
+        by, offset = ("other", 256) if self.fails in text else ("engine", 0)
+        return Encoding.from_ids([byte + offset for byte in text.encode()], backend=by)
+
+
+def test_ids_of_two_engines_are_not_put_together() -> None:
+    seen = Watched(StoodInFor("fail"))
+    for text in ("<s>one<s>fail<s>two", "<s>one<s>two", "<s>one<s>fail<s>two", "<s>one<s>fail"):
+        whole = StoodInFor("fail").encode(text)
+        found = seen.cache.encode(text)
+        assert (found.ids, found.backend) == (whole.ids, whole.backend)
+    assert seen.numbers("hits", "misses", "unplaced") == (3, 1, 3)
+    assert [sum(usage) for usage in seen.usage] == [19, 12, 19, 13]
+    assert sum(seen.numbers("cached_tokens", "uncached_tokens")) == 19 + 12 + 19 + 13
+
+
+class Raising(Remembering):
+    def __init__(self, *names: str) -> None:
+        super().__init__()
+        self.names = names
+
+    def lookup(self, keys: Sequence[bytes], /) -> tuple[int, bytes] | None:
+        if "lookup" in self.names:
+            raise OSError("redis://user:secret@host")
+        if "nonsense" in self.names:
+            return (0, bytearray(4))  # type: ignore[return-value]
+        return super().lookup(keys)
+
+    def store(self, key: bytes, ids: bytes, /) -> None:
+        if "store" in self.names:
+            raise KeyError("secret")
+        super().store(key, ids)
+
+
+@pytest.mark.parametrize("names", [("lookup",), ("store",), ("lookup", "store"), ("nonsense",)])
+def test_a_second_level_that_raises_is_one_that_knows_nothing(names: tuple[str, ...]) -> None:
+    seen = Watched(Bytes(), S2, second_level=Raising(*names))
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        for i in range(3):
+            text = f"{i}<s>one</s>two"
+            assert seen.cache.encode(text) == list(text.encode())
+    assert len(told) == 1
+    assert "secret" not in str(told[0].message)
+    assert seen.numbers("hits", "misses", "second_level_errors") == (0, 3, 3 * len(names))
+
+
+class Overtaken(Remembering):
+    """While it is asked, somebody else stores what is right; it answers something else."""
+
+    def __init__(self, storage: PrefixStorage, text: str, ids: list[int]) -> None:
+        super().__init__()
+        self.meanwhile = PrefixCache(Bytes(), S2, "n", storage)
+        self.text, self.ids = text, ids
+
+    def lookup(self, keys: Sequence[bytes], /) -> tuple[int, bytes] | None:
+        self.meanwhile.encode(self.text)
+        return 0, array("I", self.ids).tobytes()
+
+
+@pytest.mark.parametrize("count", [1, 5000])
+def test_an_answer_that_is_not_what_the_store_has_is_not_mixed_with_it(count: int) -> None:
+    storage = PrefixStorage()
+    text = "<s>" + "one" * 300 + "</s>two"
+    cache = PrefixCache(Bytes(), S2, "n", storage, second_level=Overtaken(storage, text, [7] * count))
+    assert cache.encode(text) == [7] * count + list(b"two")
+    assert cache.encode(text) == list(text.encode())

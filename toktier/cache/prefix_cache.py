@@ -10,6 +10,7 @@ Scan, digests, entries and the putting together are native (native/cache). Not h
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import secrets
 import warnings
@@ -20,14 +21,17 @@ from toktier._native import EncoderBase, Encoding, EncodingBatch, PrefixIndex, P
 from toktier.cache import probe
 from toktier.cache.boundaries import Boundaries, choose
 from toktier.cache.facts import Facts, facts_of
-from toktier.cache.level import MAX_KEYS, SecondLevel
+from toktier.cache.level import SecondLevel
 from toktier.cache.storage import PrefixStorage
 from toktier.errors import ConfigInvalid, ToktierWarning, UnsupportedConfig
 
 _OFFERED = 8
 """Entries of one text that a second level is told of: so many of the shortest (what many texts begin with) and of the
 longest (what the next turn begins with). Each is a copy of a whole prefix."""
-_COUNTERS = ("hits", "misses", "cached_tokens", "uncached_tokens", "bypassed", "second_level_hits", "unplaced")
+_COUNTERS = (
+    *("hits", "misses", "cached_tokens", "uncached_tokens", "bypassed"),
+    *("second_level_hits", "second_level_errors", "unplaced"),
+)
 _NOTHING = {"entries": 0, "bytes": 0, "resident_bytes": 0}
 
 
@@ -71,6 +75,13 @@ class PrefixCache:
                 details={"argument": "capacity"},
                 remedy="leave one out",
             )
+        for argument, value, kind in (("storage", storage, PrefixStorage), ("namespace", namespace, str)):
+            if value is not None and not isinstance(value, kind):
+                raise ConfigInvalid(
+                    f"{argument} is of type {type(value).__name__}: expected {kind.__name__}",
+                    details={"argument": argument},
+                    remedy=f"leave {argument} out",
+                )
         if storage is None:
             storage = PrefixStorage() if capacity is None else PrefixStorage(capacity)
         self.inner, self.storage, self.extend = inner, storage, extend
@@ -79,6 +90,7 @@ class PrefixCache:
         self._takes_flag = _takes_flag(inner)
         facts = facts_of(inner)
         self._is_as_loaded = None if facts is None else facts.is_as_loaded
+        self._served_by = None if facts is None else facts.served_by
         self._boundaries = self._choose(special_tokens, facts)
         own = None if facts is None else facts.namespace
         self.namespace = namespace if namespace is not None else own or secrets.token_hex(16)
@@ -101,7 +113,14 @@ class PrefixCache:
 
     def _choose(self, special_tokens: Iterable[str] | None, facts: Facts | None) -> Boundaries:
         if special_tokens is not None:
-            tokens = list(special_tokens)
+            # The characters of one str would be boundaries that nobody meant.
+            tokens = [special_tokens] if isinstance(special_tokens, (str, bytes)) else list(special_tokens)
+            if isinstance(special_tokens, str) or not all(isinstance(token, str) for token in tokens):
+                raise ConfigInvalid(
+                    "special_tokens is not a list of str",
+                    details={"argument": "special_tokens"},
+                    remedy='give several, for example ["<|im_start|>", "<|im_end|>"], or leave special_tokens out',
+                )
         elif facts is not None:
             tokens = [token.content for token in facts.added if token.special]
         else:
@@ -109,7 +128,7 @@ class PrefixCache:
         if getattr(self.inner, "add_special_tokens", False) is True:
             return Boundaries(disabled="the backend adds special tokens to every text, so that parts have too many")
         chosen = choose(tokens, facts)
-        if facts is not None or chosen.disabled is not None:
+        if chosen.disabled is not None or (facts is not None and not facts.of_another):
             return chosen
 
         def ids_of(text: str) -> list[int]:
@@ -144,20 +163,23 @@ class PrefixCache:
         if self._engine is not None:
             made = lookup.encode_by(self._engine, self.extend)
         else:
-            made = self._encode_parts(lookup, hit)
+            made = self._encode_parts(text, lookup, hit)
         if second is not None:
-            for key, ids in lookup.stored(_OFFERED):
-                second.store(key, ids)
+            self._tell(second, lookup)
         if self.on_tokens is not None:
             self.on_tokens(lookup.tokens_known, lookup.tokens_new)
         return made
 
-    def _encode_parts(self, lookup: PrefixLookup, hit: bool) -> Encoding:
-        """A miss keeps each prefix as it is complete, a hit the last one after all went well."""
+    def _encode_parts(self, text: Any, lookup: PrefixLookup, hit: bool) -> Encoding:
+        """A miss keeps each prefix as it is complete, a hit the last one after all went well. Ids of two engines are
+        not put together."""
         parts = lookup.parts(self.extend)
         last = len(parts) - 1
         for i, part in enumerate(parts):
-            lookup.take(_ids(self._call(part)))
+            made = self._call(part)
+            if self._served_by is not None and made.backend != self._served_by:
+                return lookup.instead(self._call(text))
+            lookup.take(_ids(made))
             if not hit and i < last:
                 lookup.keep(i)
         if hit and last > 0:
@@ -165,10 +187,36 @@ class PrefixCache:
         return lookup.encoding(self._name)
 
     def _ask(self, second: SecondLevel, lookup: PrefixLookup) -> None:
-        keys = lookup.open_keys()[:MAX_KEYS]
-        found = second.lookup(keys) if keys else None
-        if found is not None and 0 <= found[0] < len(keys):
-            lookup.adopt(*found)
+        keys = lookup.open_keys()
+        if not keys:
+            return
+        try:
+            found = second.lookup(keys)
+            if found is not None and 0 <= found[0] < len(keys):
+                lookup.adopt(*found)
+        except Exception as error:
+            self._failed(second, error)
+
+    def _tell(self, second: SecondLevel, lookup: PrefixLookup) -> None:
+        try:
+            for key, ids in lookup.stored(_OFFERED):
+                second.store(key, ids)
+        except Exception as error:
+            self._failed(second, error)
+
+    def _failed(self, second: SecondLevel, error: Exception) -> None:
+        """A level that breaks its promise never to raise is one that knows nothing. What the error says stays out of
+        the warning: it may quote an address with credentials."""
+        assert self._index is not None
+        self._index.second_level_failed()
+        if self._index.second_level_errors == 1:
+            with contextlib.suppress(ToktierWarning):  # where warnings are errors
+                warnings.warn(
+                    f"the second level of the prefix cache, {type(second).__name__}, raised {type(error).__name__}: "
+                    "texts are encoded as if it knew nothing",
+                    ToktierWarning,
+                    stacklevel=4,
+                )
 
     def _is_cacheable_now(self) -> bool:
         return self._is_as_loaded is None or self._is_as_loaded()
@@ -181,7 +229,7 @@ class PrefixCache:
     @property
     def _name(self) -> str:
         """What made the ids, for `Encoding.backend`."""
-        return getattr(self.inner, "backend_name", None) or type(self.inner).__name__
+        return self._served_by or getattr(self.inner, "backend_name", None) or type(self.inner).__name__
 
     def encode_batch(self, texts: Iterable[Any], add_special_tokens: bool = False, **more: Any) -> Any:
         """`encode` of each, in order; where the cache is off, the batch call of the backend."""
@@ -189,6 +237,8 @@ class PrefixCache:
             if self._takes_flag:
                 more["add_special_tokens"] = add_special_tokens
             return self.inner.encode_batch(texts, **more)
+        if isinstance(texts, (str, bytes, bytearray, memoryview)):
+            raise TypeError(f"expected several texts, not one {type(texts).__name__}")
         return EncodingBatch.from_encodings([self.encode(text, add_special_tokens, **more) for text in texts])
 
     def count(self, text: Any, add_special_tokens: bool = False) -> int:
@@ -227,8 +277,9 @@ class PrefixCache:
 
     def stats(self) -> dict[str, Any]:
         """Of this wrapper: hits, misses (each text that is looked up is one of them), hit_rate, cached_tokens,
-        uncached_tokens, bypassed (texts that were not looked up), second_level_hits, unplaced (texts whose ids did not
-        show the special tokens where the text has them: encoded whole); of its namespace: entries, bytes (4 for each id
+        uncached_tokens, bypassed (texts that were not looked up), second_level_hits, second_level_errors (calls of
+        one that raised), unplaced (texts that were encoded whole after all: their ids did not show the special tokens
+        where the text has them, or another engine stood in for a part); of its namespace: entries, bytes (4 for each id
         of every entry's whole prefix), resident_bytes (held); `disabled`: why it is off, else None. Off: all are 0."""
         counted = {name: 0 if self._index is None else getattr(self._index, name) for name in _COUNTERS}
         lookups = counted["hits"] + counted["misses"]
