@@ -444,6 +444,8 @@ def main() -> None:
     if getattr(options, "arguments", [])[:1] == ["--"]:
         del options.arguments[0]
     os.environ.setdefault("PIP_DISABLE_PIP_VERSION_CHECK", "1")
+    if shutil.which("ccache"):  # two wheels are made in the CI tier, of objects that the editable build has made
+        os.environ.setdefault("CMAKE_CXX_COMPILER_LAUNCHER", "ccache")
     verb = {"run": do_run, "test": do_test, "lint": do_lint, "bench": do_bench, "wheel": do_wheel}
     verb |= {"recertify": do_recertify, "kernels": do_kernels}
     verb[options.verb](options)
