@@ -6,6 +6,8 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import gc
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -15,6 +17,7 @@ from typing import Any
 import pytest
 
 from tests.serving.held_tokenizer import PATIENCE, HeldTokenizer
+from tests.support.material import ROOT, SMALL_DIR
 from toktier import Tokenizer
 from toktier.errors import BatcherClosed
 from toktier.serving import Batcher, Limits, batcher
@@ -205,3 +208,56 @@ def test_a_call_that_raises_stop_iteration_is_answered(tok: Tokenizer) -> None:
         assert (await session.snapshot()).ids == tok.encode("text").ids
 
     asyncio.run(main())
+
+
+@pytest.mark.unsanitized  # another interpreter
+@pytest.mark.parametrize("session", [None, "s"], ids=["batches", "lanes"])
+def test_a_finalizer_that_a_new_thread_runs_may_ask_the_batcher_that_starts_it(session: str | None) -> None:
+    """In another interpreter: where it fails, both wait for good."""
+    script = f"""
+import gc, toktier
+from toktier.serving import Batcher, Limits
+tok = toktier.from_file({str(SMALL_DIR / "gpt2_like.json")!r}, policy="supported")
+class Finalizer:
+    def __init__(self, made):
+        self.itself, self.made = self, made
+    def __del__(self):
+        self.made.stats()
+usual = gc.get_threshold()
+for allocations in range(1, 100):
+    made = Batcher(tok, Limits(inline_bytes=0))
+    gc.disable()
+    Finalizer(made)
+    gc.set_threshold(gc.get_count()[0] + allocations)
+    gc.enable()
+    future = made.submit("text", session={session!r})
+    gc.set_threshold(*usual)
+    assert future.result().ids == tok.encode("text").ids
+    made.close()
+print("end")
+"""
+    ran = subprocess.run(
+        [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE, check=False
+    )
+    assert (ran.stdout, ran.stderr) == ("end\n", "")
+
+
+@pytest.mark.parametrize("session", [None, "s"], ids=["batches", "lanes"])
+def test_where_no_thread_can_be_started_everybody_who_waits_is_told(
+    tok: Tokenizer, told: list[type[BaseException]], monkeypatch: pytest.MonkeyPatch, session: str | None
+) -> None:
+    others: list[Any] = []
+
+    def refused(_: threading.Thread) -> None:
+        others.append(made.submit("meanwhile", session=session))
+        raise RuntimeError("can't start new thread")
+
+    with Batcher(tok, QUEUED) as made:
+        with monkeypatch.context() as patched:
+            patched.setattr(threading.Thread, "start", refused)
+            with pytest.raises(RuntimeError, match="can't start new thread"):
+                made.submit("text", session=session)
+        assert [type(other.exception(PATIENCE)) for other in others] == [RuntimeError]
+        assert made.stats()["now"] == NOTHING
+        assert made.submit("text", session=session).result(PATIENCE).ids == tok.encode("text").ids
+    assert told == []

@@ -11,7 +11,6 @@ from __future__ import annotations
 import atexit
 import os
 import sys
-import threading
 import weakref
 from collections.abc import Hashable, Iterable
 from functools import partial
@@ -28,7 +27,8 @@ from toktier.serving.lanes import Call, Lanes
 from toktier.serving.limits import Limits
 from toktier.serving.room import IDLE_SECONDS, Room
 from toktier.serving.tally import Tally
-from toktier.serving.waiters import Answer, Outcome, checkpoint, deliver, outcome_of, task_waiter
+from toktier.serving.threads import BatcherThread
+from toktier.serving.waiters import Answer, Outcome, checkpoint, deliver, outcome_of, task_waiter, tell
 from toktier.sessions.session import Session
 
 # Inline calls after which a task of asyncio gives way to others: to do so costs half of what a short text does. Under
@@ -63,7 +63,7 @@ class Batcher:
         self._room = Room(self.limits)
         self._queue = BatchQueue(self._room)
         self._lanes = Lanes(self._room, self._tally)
-        self._worker: threading.Thread | None = None
+        self._worker: BatcherThread | None = None
         _all.add(self)
 
     # for callers
@@ -152,13 +152,11 @@ class Batcher:
             worker = self._worker
         if abandon:
             left = [*self._queue.clear(), *self._lanes.clear()]
-            # A callback of one may cancel another, which is too late from here on.
-            left = [waiter for waiter in left if not isinstance(waiter, Answer) or waiter.begin()]
-            deliver(left, [BatcherClosed("the batcher was closed before its turn came") for _ in left])
+            tell(left, BatcherClosed("the batcher was closed before its turn came"))
         self._queue.wake()
         for thread in [*self._lanes.close(), worker]:
-            if wait and thread is not None and thread is not threading.current_thread():
-                thread.join()
+            if wait and thread is not None:
+                thread.end()
 
     def stats(self) -> dict[str, Any]:
         """What it holds now (`queued` of the `texts` and `bytes` that are unanswered), and what it did: `tally.py` says
@@ -219,10 +217,14 @@ class Batcher:
         if not is_ascii:
             text = text_of(text)
         # A text that is no Unicode was refused now, on the thread of its caller: it fails no batch of others.
-        with self._room.lock:
-            if self._worker is None and not self._room.is_closed:
-                self._start()
-            self._queue.put(waiter, text, weight, (*options, traits.cached and lookup is None and not plain))
+        starts: BatcherThread | None = None
+        try:
+            with self._room.lock:
+                self._queue.put(waiter, text, weight, (*options, traits.cached and lookup is None and not plain))
+                starts = self._new_worker()
+        finally:
+            if starts is not None:
+                self._start(starts, waiter)
 
     def _call_of_batch(self, texts: Iterable[Text], add_special_tokens: bool, plain: bool) -> tuple[Call, int]:
         if isinstance(texts, (str, bytes, bytearray)):
@@ -249,12 +251,25 @@ class Batcher:
         if isinstance(waiter, Answer):
             waiter.set_running_or_notify_cancel()  # whoever waits for several futures is told
 
-    def _start(self) -> None:
-        self._worker = worker = threading.Thread(target=self._work, name="toktier-batcher", daemon=True)
+    def _new_worker(self) -> BatcherThread | None:
+        """With the lock held: one to be started, where there is none."""
+        if self._worker is not None:
+            return None
+        worker = BatcherThread(self._work, "toktier-batcher")
+        if self._worker is not None:  # by a finalizer meanwhile
+            return None
+        self._worker = worker
+        return worker
+
+    def _start(self, worker: BatcherThread, waiter: Any = None) -> None:
+        """Without the lock. Where it cannot be started, everybody who waits is told; `waiter` by what this raises."""
         try:
             worker.start()
-        except Exception:  # after a KeyboardInterrupt it runs
-            self._worker = None
+        except Exception as error:
+            with self._room.lock:
+                self._worker = None
+                left = self._queue.clear()
+            tell([other for other in left if other is not waiter], error)
             raise
 
     # encoding, on the worker
@@ -268,9 +283,10 @@ class Batcher:
             with self._room.lock:
                 self._queue.leave()
                 left, self._queue.running, self._worker = self._queue.running, [], None
-                if len(self._queue):
-                    self._start()
+                next_one = self._new_worker() if len(self._queue) else None
             deliver(left, [error] * len(left))
+            if next_one is not None:
+                self._start(next_one)
             raise
 
     def _work_once(self) -> bool:

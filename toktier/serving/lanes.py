@@ -11,11 +11,12 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from toktier.serving.room import IDLE_SECONDS, Room
 from toktier.serving.tally import Tally
-from toktier.serving.waiters import Answer, deliver, outcome_of
+from toktier.serving.threads import BatcherThread
+from toktier.serving.waiters import Answer, deliver, outcome_of, tell
 
 THREADS: Final = 4  # the engine shares a long text among the processors by itself: these wait for stores, mostly
 
@@ -36,38 +37,51 @@ class Lanes:
         self._ready: OrderedDict[Hashable, None] = OrderedDict()  # lanes with a call, and none under way
         self._running: set[Any] = set()  # waiters
         self._idle: list[threading.Lock] = []  # bells of threads that sleep
-        self._threads: set[threading.Thread] = set()
+        self._threads: set[BatcherThread] = set()
 
     def put(self, waiter: Any, lane: Hashable, call: Call, weight: int) -> None:
         """`lane`: None for one of its own. Raises QueueFull, BatcherClosed."""
         lane = waiter if lane is None else lane
         job: Job = (call, weight)
         fresh: OrderedDict[Any, Job] = OrderedDict()
-        with self.room.lock:
-            self.room.enter(1, weight)
-            jobs = self._lanes.setdefault(lane, fresh)
-            jobs[waiter] = job
-            self._lane_of[waiter] = lane
-            if jobs is fresh:
-                self._ready[lane] = None
-                try:
-                    self._wake()
-                except BaseException:  # the interpreter starts no more threads
-                    self.withdraw(waiter)
-                    raise
+        starts: BatcherThread | None = None
+        try:
+            with self.room.lock:
+                self.room.enter(1, weight)
+                jobs = self._lanes.setdefault(lane, fresh)
+                jobs[waiter] = job
+                self._lane_of[waiter] = lane
+                if jobs is fresh:
+                    self._ready[lane] = None
+                    starts = self._wake()
+        finally:
+            if starts is not None:
+                self._start(starts, waiter)
 
-    def _wake(self) -> None:
-        """A thread that sleeps, or a new one; none where as many run as may: they look again before they sleep."""
+    def _wake(self) -> BatcherThread | None:
+        """Wakes a thread that sleeps, or gives a new one, or neither: as many as may look again before they sleep."""
         if self._idle:
             self._idle.pop().release()
-        elif len(self._threads) < THREADS:
-            thread = threading.Thread(target=self._run, name="toktier-lane", daemon=True)
-            self._threads.add(thread)
-            try:
-                thread.start()
-            except Exception:  # after a KeyboardInterrupt it runs
+            return None
+        if len(self._threads) >= THREADS:
+            return None
+        thread = BatcherThread(self._run, "toktier-lane")
+        self._threads.add(thread)
+        return thread
+
+    def _start(self, thread: BatcherThread, waiter: Any) -> None:
+        """Without the lock. Where it cannot be started, those that run serve; where none does, everybody who waits is
+        told, `waiter` by what this raises."""
+        try:
+            thread.start()
+        except Exception as error:
+            with self.room.lock:
                 self._threads.discard(thread)
-                raise
+                if self._threads:
+                    return
+                left = self.clear()
+            tell([other for other in left if other is not waiter], error)
+            raise
 
     def withdraw(self, waiter: Any) -> bool:
         """Takes a call out. False: it has begun, or never was here."""
@@ -88,7 +102,7 @@ class Lanes:
         return len(self._lane_of)
 
     def _run(self) -> None:
-        this = threading.current_thread()
+        this = cast("BatcherThread", threading.current_thread())
         bell = threading.Lock()
         bell.acquire()
         lock = self.room.lock
@@ -145,7 +159,7 @@ class Lanes:
             else:
                 del self._lanes[lane]
 
-    def close(self) -> list[threading.Thread]:
+    def close(self) -> list[BatcherThread]:
         """Wakes everybody, for whom the room is closed; the threads."""
         with self.room.lock:
             for bell in self._idle:

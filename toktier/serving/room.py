@@ -20,8 +20,8 @@ class Room:
 
     def __init__(self, limits: Limits) -> None:
         self.limits = limits
-        # The same thread may come again while it holds it: the garbage collector runs anywhere, and a coroutine that it
-        # closes withdraws its text, which is never one that waits here.
+        # The same thread may come again while it holds it: the garbage collector and handlers of signals run anywhere,
+        # and what they call may cancel and ask. Whoever holds it is ready for that (batch_queue.py, lanes.py).
         self.lock = threading.RLock()
         self.texts = self.bytes = 0
         self.refused = 0

@@ -163,6 +163,13 @@ def deliver(waiters: Sequence[Any], outcomes: Iterable[Outcome]) -> int:
     return gone
 
 
+def tell(waiters: Sequence[Any], error: BaseException) -> None:
+    """Gives an error to those whose calls were taken out before they began. None of them can be cancelled from here on:
+    a callback of one may try to cancel another."""
+    left = [waiter for waiter in waiters if not isinstance(waiter, Answer) or waiter.begin()]
+    deliver(left, [error] * len(left))
+
+
 def _settle_futures(pairs: list[tuple[Any, Outcome]]) -> None:
     for future, outcome in pairs:
         if future.done():
