@@ -332,7 +332,7 @@ class SharedTokenCache:
         self, scope: _ScopeKey, history: Iterable[int] | _Buffer | PromptLookup, max_len: int
     ) -> list[int] | None:
         """What followed the latest occurrence of the last `key_len` tokens of `history`, at most `max_len` tokens;
-        None: nothing. Of a sequence or buffer only those last tokens are read. A use of the scope, found or not;
+        None: nothing. Of a buffer or a sequence with slices only those are read. A use of the scope, found or not;
         creates none. ConfigInvalid for a `max_len` below 0."""
     def propose_into(self, scope: _ScopeKey, history: Iterable[int] | _Buffer | PromptLookup, out: _Buffer) -> int:
         """The same into a writable buffer of uint32, whose length is the most that is proposed; gives the number of

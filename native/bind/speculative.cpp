@@ -40,16 +40,17 @@ bool all_given(const Signature& s, PyObject* const* given) {
   return true;
 }
 
-// Some tokens, without a heap for the usual numbers.
+// Some tokens, without a heap for the usual numbers. Not zeroed: a caller who wants all there are asks for room that takes no
+// memory until it is written.
 class Tokens {
  public:
-  explicit Tokens(std::size_t n) : many_(n > kFew ? n : 0) {}
-  std::uint32_t* data() { return many_.empty() ? few_ : many_.data(); }
+  explicit Tokens(std::size_t n) : many_(n > kFew ? std::make_unique_for_overwrite<std::uint32_t[]>(n) : nullptr) {}
+  std::uint32_t* data() { return many_ ? many_.get() : few_; }
 
  private:
   static constexpr std::size_t kFew = 128;
   std::uint32_t few_[kFew];
-  std::vector<std::uint32_t> many_;
+  std::unique_ptr<std::uint32_t[]> many_;
 };
 
 // What a proposal needs of scope and history.
@@ -120,13 +121,18 @@ PyObject* propose_into(PyObject* self, PyObject* const* args, Py_ssize_t n, PyOb
     Question question(cache_of(self));  // before the buffer, because what it asks may run any code
     Py_buffer view;
     if (!question.take(a[0], a[1])) return nullptr;
-    if (PyObject_GetBuffer(a[2], &view, PyBUF_FORMAT | PyBUF_C_CONTIGUOUS | PyBUF_WRITABLE) != 0) return nullptr;
-    const bool fits = is_id_buffer(view);
-    const std::size_t room = std::size_t(view.len) / sizeof(std::uint32_t);
+    const bool is_buffer = PyObject_GetBuffer(a[2], &view, PyBUF_FORMAT | PyBUF_C_CONTIGUOUS | PyBUF_WRITABLE) == 0;
+    const bool fits = is_buffer && is_id_buffer(view);
+    const std::size_t room = fits ? std::size_t(view.len) / sizeof(std::uint32_t) : 0;
     const std::size_t copied = fits ? question.ask(static_cast<std::uint32_t*>(view.buf), room) : 0;
-    PyBuffer_Release(&view);
-    if (!fits) return PyErr_SetString(PyExc_TypeError, "out must be a writable buffer of uint32, of one dimension"), nullptr;
-    return PyLong_FromSize_t(copied);
+    if (is_buffer) PyBuffer_Release(&view);
+    if (fits) return PyLong_FromSize_t(copied);
+    if (!is_buffer && !PyErr_ExceptionMatches(PyExc_TypeError) && !PyErr_ExceptionMatches(PyExc_ValueError) &&
+        !PyErr_ExceptionMatches(PyExc_BufferError))
+      return nullptr;  // not what it is, but what happened
+    PyErr_Format(PyExc_TypeError, "out must be a writable, contiguous buffer of uint32, of one dimension, not %.100s",
+                 Py_TYPE(a[2])->tp_name);
+    return nullptr;
   } catch (...) {
     return set_from_current_exception(), nullptr;
   }
@@ -154,13 +160,21 @@ PyObject* clear(PyObject* self, PyObject*) {
 }
 
 PyObject* stored(PyObject* self, PyObject* scope) {
-  std::string key;
-  return take_scope_key(scope, key) ? PyLong_FromUnsignedLongLong(cache_of(self).stored(key)) : nullptr;
+  try {
+    std::string key;
+    return take_scope_key(scope, key) ? PyLong_FromUnsignedLongLong(cache_of(self).stored(key)) : nullptr;
+  } catch (...) {
+    return set_from_current_exception(), nullptr;
+  }
 }
 
 int contains(PyObject* self, PyObject* scope) {
-  std::string key;
-  return take_scope_key(scope, key) ? int(cache_of(self).contains(key)) : -1;
+  try {
+    std::string key;
+    return take_scope_key(scope, key) ? int(cache_of(self).contains(key)) : -1;
+  } catch (...) {
+    return set_from_current_exception(), -1;
+  }
 }
 
 PyObject* stats(PyObject* self, PyObject*) {
@@ -193,11 +207,12 @@ PyObject* make(PyTypeObject* type, PyObject* args, PyObject* keywords) {
   static const char* names[] = {"budget_bytes", "max_scopes", "key_len", nullptr};
   PyObject* given[] = {nullptr, nullptr, nullptr};
   Py_ssize_t numbers[] = {0, 4, 8};
+  const std::size_t least[] = {speculative::kLeastPerScope, 1, 1};
   if (!PyArg_ParseTupleAndKeywords(args, keywords, "O|OO:SharedTokenCache", const_cast<char**>(names), &given[0], &given[1],
                                    &given[2]))
     return nullptr;
   for (int i = 0; i < 3; ++i)
-    if (given[i] != nullptr && (numbers[i] = take_count(given[i], names[i])) < 0) return nullptr;
+    if (given[i] != nullptr && (numbers[i] = take_count(given[i], names[i], least[i])) < 0) return nullptr;
   try {
     const auto geometry = speculative::geometry_of(std::size_t(numbers[0]), std::size_t(numbers[1]), std::size_t(numbers[2]));
     auto cache = std::make_unique<SharedCache>(geometry);

@@ -39,7 +39,8 @@ LookupOwner* lookup_of(PyObject* object);
 bool take_tokens(PyObject* object, std::vector<std::uint32_t>& out);
 // The last `n` of them, read alone; 1 taken, 0 there are fewer, -1 with an error set.
 int take_last_tokens(PyObject* object, std::size_t n, std::uint32_t* out);
-// A number of tokens; -1 with ConfigInvalid (below 0, "`name` is ...") or TypeError set. Beyond Py_ssize_t: its greatest.
-Py_ssize_t take_count(PyObject* object, const char* name);
+// A number of tokens; -1 with ConfigInvalid (below 0, "`name` is ..., expected `least` or more") or TypeError set. What lies from
+// 0 to `least` is the caller's to refuse. Beyond Py_ssize_t: its greatest.
+Py_ssize_t take_count(PyObject* object, const char* name, std::size_t least = 0);
 
 }  // namespace toktier::bind

@@ -43,8 +43,11 @@ int take_last_of_lookup(LookupOwner& owner, std::size_t n, std::uint32_t* out) {
   return 1;
 }
 
+// Not of a deque, say: those are read whole.
 bool has_slices(PyObject* object) {
-  return PySequence_Check(object) && !PyUnicode_Check(object) && !PyBytes_Check(object) && !PyByteArray_Check(object);
+  const PyMappingMethods* const items = Py_TYPE(object)->tp_as_mapping;
+  return PySequence_Check(object) && items != nullptr && items->mp_subscript != nullptr && !PyUnicode_Check(object) &&
+         !PyBytes_Check(object) && !PyByteArray_Check(object);
 }
 
 }  // namespace
@@ -82,14 +85,14 @@ int take_last_tokens(PyObject* object, std::size_t n, std::uint32_t* out) {
   return 1;
 }
 
-Py_ssize_t take_count(PyObject* object, const char* name) {
+Py_ssize_t take_count(PyObject* object, const char* name, std::size_t least) {
   if (PyBool_Check(object) || !PyIndex_Check(object))
     return PyErr_Format(PyExc_TypeError, "%s must be an integer, not %.100s", name, Py_TYPE(object)->tp_name), -1;
   const Py_ssize_t n = PyNumber_AsSsize_t(object, nullptr);
   if (n == -1 && PyErr_Occurred()) return -1;
-  if (n < 0)
-    return set_config_invalid((std::string(name) + " is " + std::to_string(n) + ": expected 0 or more").c_str(), nullptr), -1;
-  return n;
+  if (n >= 0) return n;
+  const std::string expected = ": expected " + std::to_string(least) + " or more";
+  return set_config_invalid((std::string(name) + " is " + std::to_string(n) + expected).c_str(), nullptr), -1;
 }
 
 }  // namespace toktier::bind

@@ -12,7 +12,8 @@ class NgramHash {
   static constexpr std::uint64_t kPublicBase = 0x9E3779B97F4A7C15u;
 
   NgramHash(std::size_t n, std::uint64_t base) : n_(n), base_(base | 1) {
-    for (std::size_t i = 0; i < n; ++i) outgoing_ *= base_;
+    for (std::uint64_t square = base_; n != 0; n >>= 1, square *= square)  // n is what a caller gave, and may be anything
+      if (n & 1) outgoing_ *= square;
   }
 
   // Polynomial of the n tokens at `tokens`; at most 2**64 values, to be mixed before use.

@@ -1,12 +1,15 @@
-"""The example of docs/shared-lookup.md runs, and says how two requests of a scope help each other."""
+"""The examples of docs/shared-lookup.md run, and say how two requests of a scope help each other."""
 
 from __future__ import annotations
 
 import re
 from types import SimpleNamespace
 
+import pytest
+
 from tests.support.material import ROOT
 
+FIRST, LOOP = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "shared-lookup.md").read_text("utf-8"), re.DOTALL)
 PROMPT, ANSWER = [*range(100, 120)], [*range(200, 240), 7]
 
 
@@ -28,9 +31,13 @@ class Model:
         return accepted, rest[: accepted + 1]
 
 
-def test_the_example() -> None:
-    (example,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "shared-lookup.md").read_text("utf-8"), re.DOTALL)
-    once, each = example.split("request = Proposer", 1)
+def test_the_first_example_prints_what_stands_beside_it(capsys: pytest.CaptureFixture[str]) -> None:
+    exec(FIRST, {})
+    assert capsys.readouterr().out.splitlines() == re.findall(r"print\(.*\) +# (.*)", FIRST)
+
+
+def test_the_example_of_a_loop() -> None:
+    once, each = LOOP.split("request = Proposer", 1)
     names: dict[str, object] = {"tok": SimpleNamespace(fingerprint="f"), "prompt_ids": PROMPT}
     exec(once, names)
     steps = []

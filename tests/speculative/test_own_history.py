@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from array import array
 
 import pytest
@@ -227,3 +229,33 @@ def test_settings_that_cannot_be() -> None:
         Proposer(key_len=0)
     with pytest.raises(TypeError, match="scope must be a tuple"):
         Proposer(cache, ("m", "t"))  # type: ignore[arg-type]
+
+
+@pytest.mark.unsanitized  # another interpreter
+def test_a_finalizer_may_ask_the_lookup_whose_answer_is_being_made() -> None:
+    """The garbage collector runs where a list is made, and finalizers in it."""
+    script = """
+import gc, sys
+from toktier.speculative import PromptLookup
+made = PromptLookup(2)
+made.append([1, 2, 3] * 4)
+class Finalizer:
+    def __init__(self):
+        self.itself = self
+    def __del__(self):
+        made.append([1, 2, 3])
+        made.propose(3)
+gc.collect()
+for call in (made.history, lambda: made.propose(3)) * 20:
+    for allocations in range(1, 6):
+        gc.disable()
+        Finalizer()
+        gc.set_threshold(gc.get_count()[0] + allocations)
+        gc.enable()
+        assert call()
+gc.disable()
+gc.collect()
+print(len(made) == 12 + 3 * 200, made.history() == [1, 2, 3] * 204)
+"""
+    ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False)
+    assert (ran.stdout, ran.stderr) == ("True True\n", "")

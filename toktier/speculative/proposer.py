@@ -7,6 +7,7 @@ model refused. Not here: the model, and what its verification costs. One request
 from __future__ import annotations
 
 from collections.abc import Iterable
+from operator import index
 from typing import Any, Literal
 
 from toktier._native import CopyWindow, MissBackoff, PromptLookup, SharedTokenCache
@@ -40,8 +41,16 @@ class Proposer:
                 f"{'scope' if cache is None else 'cache'} is given alone: expected cache and scope, or neither",
                 remedy="give both, or leave both out to copy from the own history alone",
             )
+        # What is none of these is refused now, and not in the middle of a request.
+        for name, given, kind in (
+            ("cache", cache, SharedTokenCache),
+            ("window", window, CopyWindow),
+            ("backoff", backoff, MissBackoff),
+        ):
+            if given is not None and not isinstance(given, kind):
+                raise TypeError(f"{name} must be a {kind.__name__}, not {type(given).__name__}")
         if cache is not None and scope is not None:
-            cache.stored(scope)  # raises for what is no scope now, and not in the middle of a request
+            cache.stored(scope)
         self._cache, self._scope = cache, scope
         if key_len is None:
             key_len = USUAL_KEY_LEN if cache is None else cache.key_len
@@ -59,6 +68,10 @@ class Proposer:
     def propose(self, max_len: int | None = None) -> list[int] | None:
         """Tokens that may come next, at most the window and `max_len`; None: nothing to copy, or a pause, of which each
         call is one round. A copy that was not settled is forgotten."""
+        if max_len is not None:  # refused in a pause, too
+            max_len = _integer(max_len, "max_len")
+            if max_len < 0:
+                raise ConfigInvalid(f"max_len is {max_len}: expected 0 or more")
         self.abandon()
         if self.backoff.skip():
             self._counts["paused"] += 1
@@ -84,6 +97,7 @@ class Proposer:
 
         ConfigInvalid for less than 0 or more than the copy has.
         """
+        accepted = _integer(accepted, "accepted")
         if not 0 <= accepted <= self._in_flight:
             raise ConfigInvalid(f"accepted is {accepted}: expected 0 to {self._in_flight}, the tokens of the copy")
         self.window.record(self._in_flight, accepted)
@@ -108,3 +122,10 @@ class Proposer:
     def stats(self) -> dict[str, int]:
         """Copies by source, tokens proposed and accepted, rounds that were pauses."""
         return dict(self._counts)
+
+
+def _integer(value: Any, name: str) -> int:
+    """What native code takes as one, refused before anything is counted."""
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
+        raise TypeError(f"{name} must be an integer, not {type(value).__name__}")
+    return index(value)
