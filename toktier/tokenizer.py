@@ -18,7 +18,7 @@ from toktier.decoding import Decoding
 from toktier.errors import ConfigInvalid, SessionStateMismatch, UnsupportedConfig
 from toktier.routing import explain as explained
 from toktier.routing.counters import Counters
-from toktier.routing.vocabulary import BackendId, Reason
+from toktier.routing.vocabulary import CERTIFIED_REFERENCE_VERSIONS, BackendId, Reason
 from toktier.serving.async_calls import AsyncCalls
 from toktier.sessions.turns import Turns
 from toktier.text_parts import text_parts
@@ -150,7 +150,8 @@ class Tokenizer(EncoderBase, Decoding, AsyncCalls):
 
         utf8 = (text if isinstance(text, str) else text_of(text)).encode("utf-8", "surrogatepass")
         if len(utf8) < LOOKUP_FROM or self._serving.changes_length:
-            return self._encode_here(text, add_special_tokens)
+            caching = self._caching
+            return (self._encode_here if caching is None else caching.encode)(text, add_special_tokens)
         return prefixes.encode(text, utf8, add_special_tokens, self, self._new_live, self.ids_identity, store)
 
     def _encode_behind(
@@ -391,8 +392,14 @@ class Tokenizer(EncoderBase, Decoding, AsyncCalls):
         return self._plan.program.fingerprint
 
     def prefix_cache_facts(self) -> Facts:
-        """What decides where a prefix cache may cut the texts of this tokenizer: `toktier.cache.PrefixCache` asks."""
+        """What decides where a prefix cache may cut the texts of this tokenizer: `toktier.cache.PrefixCache` asks.
+
+        Of a certified version of the reference, and a file within the compiler, all engines here share a namespace;
+        what else the reference serves is shared by its version alone."""
         namespace = f"toktier:{self.ids_identity}"
+        version = self._plan.facts.reference_version
+        if self._serving is self._reference and not (self.fingerprint and version in CERTIFIED_REFERENCE_VERSIONS):
+            namespace = f"{namespace} tokenizers {version}"
         if self._native is not None and self._serving is not self._reference:
             facts = self._native.prefix_cache_facts(namespace)
         else:

@@ -14,6 +14,8 @@ std::uint64_t protected_capacity(std::uint64_t capacity) { return (capacity - ca
 
 // What an entry takes beside its ids: itself, its node and bucket in the table of keys, and three heads of the allocator.
 constexpr std::uint64_t kEntryBytes = sizeof(PrefixStore::Entry) + 96;
+// What a namespace with entries takes beside its name.
+constexpr std::uint64_t kNamespaceBytes = sizeof(PrefixStore::Namespaces::value_type) + 64;
 
 // A word of the sketch has 4 counters for each row: about one for each entry of 256 bytes.
 std::size_t sketch_words(std::uint64_t capacity) {
@@ -106,10 +108,12 @@ bool PrefixStore::is_full() const {
 
 void PrefixStore::account(const Entry* entry, bool there) {
   const std::uint64_t sign = there ? 1 : ~std::uint64_t(0);  // modulo 2^64: plus or minus one
+  const bool alone = entry->name_space->second.entries == (there ? 0 : 1);
+  const std::uint64_t name = alone ? kNamespaceBytes + entry->name_space->first.size() : 0;
   for (Sizes* sizes : {&sizes_, &entry->name_space->second}) {
     sizes->entries += sign;
     sizes->bytes += sign * entry->total * sizeof(std::uint32_t);
-    sizes->resident += sign * (entry->own * sizeof(std::uint32_t) + kEntryBytes);
+    sizes->resident += sign * (entry->own * sizeof(std::uint32_t) + kEntryBytes + name);
   }
 }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -130,3 +131,32 @@ def test_a_pickle_begins_with_an_empty_cache_of_the_same_budget() -> None:
 def test_what_is_no_budget_is_refused(value: Any) -> None:
     with pytest.raises(ConfigInvalid):
         native_file(BASE, prefix_cache=value)
+
+
+def test_texts_that_are_too_short_for_a_store_are_looked_up_here(tmp_path: Any) -> None:
+    """From 4 KiB on the store is asked, below it the prefix cache."""
+    tokenizer = native_file(BASE, store=tmp_path / "store", prefix_cache=1 << 20)
+    begin, end = specials()[:2]
+    short, long = (f"{begin}{'words of a turn ' * n}{end}" for n in (100, 400))
+    for text in (short, long):
+        for rest in ("one", "another"):
+            assert tokenizer.encode(text + rest) == native_file(BASE).encode(text + rest)
+    told = tokenizer.explain()["prefix_cache"]["stats"]
+    assert (told["hits"], told["misses"]) == (1, 1)
+
+
+@pytest.mark.parametrize(("version", "shares"), [("0.22.2", True), ("0.23.3", True), ("0.99.0", False)])
+def test_ids_of_a_reference_of_another_version_are_shared_with_nobody(version: str, shares: bool) -> None:
+    tokenizer = by_reference()
+    plan = tokenizer._plan
+    tokenizer._loaded_plan = replace(plan, facts=replace(plan.facts, reference_version=version))
+    assert (tokenizer.prefix_cache_facts().namespace == native_file(BASE).prefix_cache_facts().namespace) == shares
+
+
+def test_ids_of_a_file_beyond_the_compiler_are_shared_by_one_version(tmp_path: Any) -> None:
+    """Nobody certified that two of them agree on it."""
+    path = changed_tokenizer(BASE, tmp_path / "tokenizer.json", normalizer={"type": "Nmt"})
+    with pytest.warns(ToktierWarning, match="not compiled"):
+        tokenizer = toktier.from_file(path)
+    assert tokenizer.fingerprint is None
+    assert tokenizer._plan.facts.reference_version in (tokenizer.prefix_cache_facts().namespace or "")

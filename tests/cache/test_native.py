@@ -97,6 +97,17 @@ def test_a_long_text_is_offered_to_a_full_store_but_once(budget: str) -> None:
     assert storage.stats()["refused"] == 1
 
 
+def test_names_of_namespaces_count_as_held() -> None:
+    """An entry of a few bytes under a name of a thousand takes a thousand."""
+    storage = PrefixStorage(20_000, budget="resident")
+    for i in range(50):
+        cache = PrefixCache(Bytes(), ["<s>"], namespace=f"{i:01000}", storage=storage)
+        assert cache.encode("a<s>b") == list(b"a<s>b")
+    held = storage.stats()
+    assert 5 < held["entries"] < 20
+    assert held["resident_bytes"] > 1000 * held["entries"]
+
+
 def test_many_small_entries_are_bounded_by_what_they_hold() -> None:
     """A payload of 8 bytes each would let entries of 300 bytes fill the memory."""
     cache = PrefixCache(Bytes(), ["a"], capacity=100_000)
