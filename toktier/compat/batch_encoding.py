@@ -4,10 +4,13 @@ of its rows. Not here: making the columns (`composed_rows`, `reference_calls`).
 
 from __future__ import annotations
 
+import copy
 from collections import UserDict
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from toktier.compat.call_options import tensor_kind
+from toktier.compat.tensor_columns import tensors
 from toktier.errors import InternalError
 
 if TYPE_CHECKING:
@@ -44,22 +47,25 @@ class BatchEncoding(UserDict[str, Any]):
         encodings: Callable[[], list[tokenizers.Encoding]] | list[tokenizers.Encoding] | None = None,
         *,
         ids: Callable[[int], list[int]] | None = None,
-        backend: str = "hf",
+        backend: str | None = "hf",
     ) -> None:
         """`encodings`: of all rows, or a function that makes them, whose ids must be `ids(row)`. `backend`: which
-        engine made the columns."""
+        engine made the columns; None of rows that `pad()` was given."""
         super().__init__()
         self.data = data  # UserDict would copy it key by key
         self._encodings, self._ids, self._backend = encodings, ids, backend
 
     @property
-    def backend(self) -> str:
-        """Which engine made the columns: "fast_cpu", "gpu", or "hf" for the reference."""
+    def backend(self) -> str | None:
+        """Which engine made the columns: "fast_cpu", "gpu", or "hf" for the reference; None where `pad()` was given
+        them."""
         return self._backend
 
     def __getitem__(self, item: Any) -> Any:
         if isinstance(item, str):
             return self.data[item]
+        if isinstance(item, slice) and self._encodings is None:
+            return {name: column[item] for name, column in self.data.items()}
         if isinstance(item, (int, slice)):
             return self.encodings[item]
         raise KeyError(f"expected a name, an index of a row or a slice of rows, not {type(item).__name__}")
@@ -75,13 +81,18 @@ class BatchEncoding(UserDict[str, Any]):
         made = self._encodings if isinstance(self._encodings, list) else None
         return {"data": self.data, "_encodings": made, "_ids": None, "_backend": self._backend}
 
+    def __deepcopy__(self, memo: dict[int, Any]) -> BatchEncoding:
+        """Columns are copied; encodings are not, as nothing here changes them."""
+        data = copy.deepcopy(self.data, memo)
+        return BatchEncoding(data, self._encodings, ids=self._ids, backend=self._backend)
+
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
 
     @property
     def is_fast(self) -> bool:
-        """True, as of every fast tokenizer."""
-        return True
+        """Whether rows have encodings to be asked: not where `pad()` made them, nor in another process."""
+        return self._encodings is not None
 
     @property
     def encodings(self) -> list[tokenizers.Encoding]:
@@ -160,6 +171,15 @@ class BatchEncoding(UserDict[str, Any]):
         """The word that holds a code point."""
         row, char = self._place(batch_or_char_index, char_index)
         return self.encodings[row].char_to_word(char, sequence_index)
+
+    def convert_to_tensors(self, tensor_type: str | None = None, prepend_batch_axis: bool = False) -> BatchEncoding:
+        """Every column turned into a tensor in place, as `return_tensors` would have it; a row of its own first where
+        `prepend_batch_axis` is set. Raises InvalidCall, BackendUnavailable."""
+        kind = tensor_kind(tensor_type)
+        if kind is not None:
+            given = {name: [column] for name, column in self.data.items()} if prepend_batch_axis else self.data
+            self.data = tensors(given, kind)
+        return self
 
     def to(self, device: Any, **settings: Any) -> BatchEncoding:
         """Every tensor moved to a device; only of results with `return_tensors="pt"`."""

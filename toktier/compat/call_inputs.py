@@ -1,5 +1,5 @@
-"""What a call in the shape of `transformers` is given and gives back: texts, pairs and batches told apart, rows
-turned into tensors. Not here: the options of the call (`call_options`).
+"""What a call in the shape of `transformers` is given and gives back: texts, pairs and batches told apart.
+Not here: the options of the call (`call_options`).
 """
 
 from __future__ import annotations
@@ -7,8 +7,7 @@ from __future__ import annotations
 from typing import Any
 
 from toktier.compat.batch_encoding import BatchEncoding
-from toktier.compat.call_options import CallOptions, InvalidCall
-from toktier.errors import BackendUnavailable
+from toktier.compat.call_options import InvalidCall
 
 
 def is_batch(text: Any, split_into_words: bool) -> bool:
@@ -45,30 +44,3 @@ def without_rows(result: BatchEncoding) -> BatchEncoding:
     """The one row of a single text as flat lists; `length` stays a list, as in transformers."""
     result.data = {name: v[0] if v and isinstance(v[0], list) else v for name, v in result.data.items()}
     return result
-
-
-def tensors(columns: dict[str, Any], options: CallOptions) -> dict[str, Any]:
-    """Columns as tensors of the kind that was asked for. Raises InvalidCall where torch cannot hold ragged rows."""
-    if options.tensors is None:
-        return columns
-    import numpy as np
-
-    arrays = {name: np.asarray(column) for name, column in columns.items()}
-    if options.tensors == "np":
-        return arrays
-    try:
-        import torch  # type: ignore[import-not-found, unused-ignore]
-    except ImportError as error:
-        raise BackendUnavailable(
-            f'return_tensors is "pt", and torch cannot be imported: {error}',
-            details={"argument": "return_tensors"},
-            remedy='install torch, or ask for "np"',
-        ) from None
-    ragged = next((name for name, array in arrays.items() if array.dtype == object), None)
-    if ragged is not None:
-        raise InvalidCall(
-            f"{ragged} has rows of different lengths, which no tensor holds",
-            details={"argument": "return_tensors"},
-            remedy="give padding=True, truncation=True or both",
-        )
-    return {name: torch.from_numpy(array) for name, array in arrays.items()}

@@ -6,12 +6,13 @@ included. Not here: doing it (`composed_rows`, `reference_calls`).
 
 from __future__ import annotations
 
+import operator
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from toktier.errors import ConfigInvalid, ToktierWarning, UnsupportedConfig
+from toktier.errors import ConfigInvalid, ToktierWarning
 
 NO_LIMIT = int(1e30)  # model_max_length of a model that says none
 _LIMITS_FROM = int(1e20)  # a model_max_length above this is none
@@ -60,7 +61,9 @@ def strategies(
     verbose: bool = True,
 ) -> tuple[str | None, str | None, int | None]:
     """(padding, truncation, max_length) of a call; strategies are None where nothing is done. Raises InvalidCall."""
-    padding, truncation = _plain(padding), _plain(truncation)  # enumerations of transformers hold these strings
+    padding, truncation = _plain(padding), _plain(truncation)
+    if not isinstance(model_max_length, (int, float)):
+        model_max_length = _whole("model_max_length", model_max_length, 0)
     if max_length is not None and padding is False and truncation is None:
         truncation = "longest_first"
     if padding is True:
@@ -68,8 +71,10 @@ def strategies(
             text = "max_length is ignored where padding is True and nothing is cut; padding='max_length' pads to it"
             warnings.warn(text, ToktierWarning, stacklevel=5)
         padding = "longest"
-    pad = _one_of(PADDINGS, "padding", padding or "do_not_pad")
-    cut = _one_of(TRUNCATIONS, "truncation", "longest_first" if truncation is True else truncation or "do_not_truncate")
+    pad = _one_of(PADDINGS, "padding", "do_not_pad" if padding is False else padding)
+    if truncation is None or isinstance(truncation, bool):
+        truncation = "longest_first" if truncation else "do_not_truncate"
+    cut = _one_of(TRUNCATIONS, "truncation", truncation)
     if max_length is None and (pad == "max_length" or cut != "do_not_truncate"):
         if model_max_length <= _LIMITS_FROM:
             max_length = model_max_length
@@ -79,25 +84,30 @@ def strategies(
 
 
 def checked(options: CallOptions) -> CallOptions:
-    """`options`, where each can be followed. Raises InvalidCall, and UnsupportedConfig for other kinds of tensors."""
+    """`options` with integers and flags of Python, where each can be followed, used by the call or not. Raises
+    InvalidCall."""
     for name in ("truncation_side", "padding_side"):
         _one_of(SIDES, name, getattr(options, name))
-    if options.tensors is not None and options.tensors not in TENSORS:
-        raise UnsupportedConfig(
-            f"return_tensors is {options.tensors!r}: expected one of {', '.join(TENSORS)}",
-            details={"argument": "return_tensors"},
-            remedy='ask for "np" and convert the arrays',
-        )
-    for name in ("max_length", "stride", "multiple_of"):
-        value = getattr(options, name)
-        if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 0):
-            raise _invalid(name, value, "an integer of 0 or more")
-    if options.multiple_of == 0:
-        raise _invalid("pad_to_multiple_of", 0, "an integer of 1 or more")
+    length, multiple = options.max_length, options.multiple_of
+    options = replace(
+        options,
+        add_special_tokens=flag("add_special_tokens", options.add_special_tokens),
+        plain=flag("split_special_tokens", options.plain),
+        split_into_words=flag("is_split_into_words", options.split_into_words),
+        max_length=None if length is None else _whole("max_length", length, 0),
+        stride=_whole("stride", options.stride, 0),
+        multiple_of=None if multiple is None else _whole("pad_to_multiple_of", multiple, 1),
+        tensors=tensor_kind(options.tensors),
+    )
     length, multiple = options.max_length, options.multiple_of
     if options.truncation and options.padding and multiple and length is not None and length % multiple:
         raise _invalid("max_length", length, f"a multiple of pad_to_multiple_of ({multiple}) where both are given")
     return options
+
+
+def tensor_kind(value: Any) -> str | None:
+    """The kind that `return_tensors` names. Raises InvalidCall."""
+    return None if value is None else _one_of(TENSORS, "return_tensors", _plain(value))
 
 
 def columns(
@@ -130,7 +140,26 @@ def width_of(longest: int, options: CallOptions) -> int:
 
 
 def _plain(value: Any) -> Any:
+    """The string that an enumeration of transformers holds."""
     return getattr(value, "value", value)
+
+
+def _whole(name: str, value: Any, least: int) -> int:
+    """Of an int, or of another integer such as numpy's."""
+    try:
+        found = None if isinstance(value, bool) else operator.index(value)
+    except TypeError:
+        found = None
+    if found is None or found < least:
+        raise _invalid(name, value, f"an integer of {least} or more")
+    return found
+
+
+def flag(name: str, value: Any) -> bool:
+    """Of a bool, or of numpy's: what is merely true or false is refused, as an argument in the wrong place would be."""
+    if type(value).__name__ not in ("bool", "bool_"):
+        raise _invalid(name, value, "True or False")
+    return bool(value)
 
 
 def _one_of(known: tuple[str, ...], name: str, value: Any) -> str:

@@ -96,21 +96,6 @@ def as_lists(encodings: list[tokenizers.Encoding], options: CallOptions) -> dict
     return {name: [read[name](encoding) for encoding in encodings] for name in options.columns}
 
 
-def as_array(rows: list[Any]) -> Any:
-    """A column of lists as `composed_rows.as_arrays` gives it."""
-    import numpy as np
-
-    if rows and isinstance(rows[0], list):
-        if len({len(row) for row in rows}) > 1:
-            ragged = np.empty(len(rows), dtype=object)
-            for i, row in enumerate(rows):
-                ragged[i] = np.asarray(row)
-            return ragged
-        if not rows[0]:
-            return np.asarray(rows, dtype=np.int64)
-    return np.asarray(rows)
-
-
 def _set(reference: tokenizers.Tokenizer, options: CallOptions) -> None:
     reference.encode_special_tokens = options.plain
     if options.truncation is None:

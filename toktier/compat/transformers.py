@@ -17,15 +17,16 @@ from typing import TYPE_CHECKING, Any, Self
 
 from toktier.api import from_file
 from toktier.compat import call_options as names
-from toktier.compat import composed_rows, reference_calls
+from toktier.compat import composed_rows, padded_rows, reference_calls
 from toktier.compat.batch_encoding import BatchEncoding
-from toktier.compat.call_inputs import inputs_of, is_batch, tensors, without_rows
+from toktier.compat.call_inputs import inputs_of, is_batch, without_rows
 from toktier.compat.call_options import CallOptions, InvalidCall, strategies
 from toktier.compat.composed_rows import Frame, Row
 from toktier.compat.file_facts import FileFacts
 from toktier.compat.loader_config import LoaderConfig, loaded_values, loader_config, read_config
 from toktier.compat.reference_calls import ReferenceCalls, Template
 from toktier.compat.refused import Refusals
+from toktier.compat.tensor_columns import as_array, tensors
 from toktier.compat.vocabulary_calls import VocabularyCalls
 from toktier.errors import ToktierWarning
 from toktier.routing.vocabulary import BackendId, Sidecar
@@ -71,6 +72,10 @@ class FastTokenizer(VocabularyCalls, Refusals):
         self.split_special_tokens = read.split_special
         self.pad_token_type_id = 0
         self._clean_up_bpe = read.clean_up_bpe
+        self._flags = {
+            "add_bos_token": bool(read.add_bos_token and "bos_token" in read.named),
+            "add_eos_token": bool(read.add_eos_token and "eos_token" in read.named),
+        }
         template = self._given_template(read)
         self._template_given = template is not None
         self._frames = self._given_frame(read) if self._template_given else None
@@ -161,15 +166,71 @@ class FastTokenizer(VocabularyCalls, Refusals):
         if text_target is None and result is not None:
             return result
         target_length = limit if max_target_length is None else max_target_length
-        targets = self._encoded(text_target, text_pair_target, replace(options, max_length=target_length), verbose)
+        goal = names.checked(replace(options, max_length=target_length))
+        targets = self._encoded(text_target, text_pair_target, goal, verbose)
         if result is None:
             return targets
         result["labels"] = targets[names.INPUT_IDS]
         return result
 
-    def encode(self, text: Any, text_pair: Any = None, add_special_tokens: bool = True, **options: Any) -> Any:
+    def pad(
+        self,
+        encoded_inputs: Any,
+        padding: bool | str = True,
+        max_length: int | None = None,
+        pad_to_multiple_of: int | None = None,
+        padding_side: str | None = None,
+        return_attention_mask: bool | None = None,
+        return_tensors: str | None = None,
+        verbose: bool = True,
+    ) -> BatchEncoding:
+        """Rows that are encoded already, padded together: a mapping of one row or of a batch, or a list of mappings.
+
+        Ids, `attention_mask`, `token_type_ids` and `special_tokens_mask` are padded, other columns stay; rows that are
+        arrays or tensors give such. The result has no encodings. Raises InvalidCall, BackendUnavailable.
+        """
+        pad, _, limit = strategies(padding, None, max_length, self.model_max_length, verbose=verbose)
+        options = CallOptions(
+            padding=pad,
+            max_length=limit,
+            multiple_of=pad_to_multiple_of,
+            padding_side=self.padding_side if padding_side is None else padding_side,
+            pad_type_id=self.pad_token_type_id,
+            tensors=return_tensors,
+        )
+        main = self.model_input_names[0]
+        usual = names.ATTENTION_MASK in self.model_input_names
+        columns = padded_rows.columns_of(encoded_inputs, main)
+        options = names.checked(options if pad is None else self._with_pad_token(options))
+        return padded_rows.padded(columns, main, options, mask=return_attention_mask, usual_mask=usual)
+
+    def encode(
+        self,
+        text: Any,
+        text_pair: Any = None,
+        add_special_tokens: bool = True,
+        padding: bool | str = False,
+        truncation: bool | str | None = None,
+        max_length: int | None = None,
+        stride: int = 0,
+        padding_side: str | None = None,
+        return_tensors: str | None = None,
+        **options: Any,
+    ) -> Any:
         """`input_ids` of a call with the same arguments."""
-        return self(text, text_pair, add_special_tokens=add_special_tokens, **options)[names.INPUT_IDS]
+        result = self(
+            text,
+            text_pair,
+            add_special_tokens=add_special_tokens,
+            padding=padding,
+            truncation=truncation,
+            max_length=max_length,
+            stride=stride,
+            padding_side=padding_side,
+            return_tensors=return_tensors,
+            **options,
+        )
+        return result[names.INPUT_IDS]
 
     def encode_plus(self, text: Any, text_pair: Any = None, **options: Any) -> BatchEncoding:
         """The name that transformers 4 has for a call with one text."""
@@ -254,16 +315,16 @@ class FastTokenizer(VocabularyCalls, Refusals):
             found: list[int] = composed_rows.as_lists(batch, [rows[row]], alone, frame)[names.INPUT_IDS][0]
             return found
 
-        return BatchEncoding(tensors(columns, options), encodings, ids=ids, backend=batch.backend)
+        return BatchEncoding(tensors(columns, options.tensors), encodings, ids=ids, backend=batch.backend)
 
     def _referred(self, inputs: list[Any], options: CallOptions) -> BatchEncoding:
         encodings, samples = self._all_rows(inputs, options)
         columns: dict[str, Any] = dict(reference_calls.as_lists(encodings, options))
         if options.tensors is not None:
-            columns = {name: reference_calls.as_array(rows) for name, rows in columns.items()}
+            columns = {name: as_array(rows) for name, rows in columns.items()}
         if options.overflow:
             columns[names.SAMPLE_OF_ROW] = samples
-        return BatchEncoding(tensors(columns, options), encodings, backend=BackendId.HF.value)
+        return BatchEncoding(tensors(columns, options.tensors), encodings, backend=BackendId.HF.value)
 
     def _all_rows(self, inputs: Sequence[Any], options: CallOptions) -> tuple[list[Any], list[int]]:
         """The reference's encodings, overflowing ones behind their own where they are asked for, and their inputs."""
