@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import pickle
 import re
@@ -15,6 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.compat.calls import assert_same
 from tests.support.material import ROOT, SMALL_DIR, changed_tokenizer
 from tests.support.native_tokenizers import FORCED, native_file
 from toktier.compat import refused
@@ -54,6 +56,18 @@ def test_what_is_refused_says_what_to_do(llama: FastTokenizer, call: str) -> Non
         {"pad_to_multiple_of": 0},
         {"padding_side": "up"},
         {"text_pair": ["a", "b"]},
+        {"padding": None},
+        {"padding": 0},
+        {"truncation": 0},
+        {"truncation": ""},
+        {"add_special_tokens": None},
+        {"add_special_tokens": 1},
+        {"split_special_tokens": 1},
+        {"is_split_into_words": 1},
+        {"max_length": 5.0},
+        {"max_length": True},
+        {"truncation": True, "max_length": 5, "stride": None},
+        {"text_target": "a b", "truncation": True, "max_target_length": "2"},
     ],
     ids=str,
 )
@@ -62,6 +76,24 @@ def test_calls_that_nobody_can_follow_are_value_errors(llama: FastTokenizer, opt
         llama(["some words to be cut"], **options)
     assert isinstance(caught.value, ValueError)
     assert caught.value.code == "CONFIG_INVALID"
+
+
+def test_integers_and_flags_of_numpy_are_those_of_python(llama: FastTokenizer) -> None:
+    llama.pad_token = "</s>"
+    texts = ["one two three four", "a"]
+    named = {"padding": True, "truncation": True, "return_overflowing_tokens": True}
+    plain = llama(texts, max_length=4, stride=1, pad_to_multiple_of=2, add_special_tokens=False, **named)
+    llama.model_max_length = np.int64(4)
+    numpy = {"stride": np.int32(1), "pad_to_multiple_of": np.uint8(2), "add_special_tokens": np.bool_(False)}
+    assert llama(texts, **numpy, **named).data == plain.data
+    assert llama(texts, max_length=np.int64(4), **numpy, **named).data == plain.data
+
+
+@pytest.mark.parametrize("limit", ["5", None, -1, 5.5])
+def test_a_limit_that_is_none_is_refused_where_it_is_needed(llama: FastTokenizer, limit: Any) -> None:
+    llama.model_max_length = limit
+    with pytest.raises(InvalidCall, match="_length is"):
+        llama("one two", truncation=True)
 
 
 @pytest.mark.parametrize("text", [None, 7, b"bytes", [], [3]], ids=repr)
@@ -78,8 +110,9 @@ def test_lone_surrogates_are_refused_wherever_they_stand(llama: FastTokenizer) -
 
 
 def test_other_tensors_are_refused(llama: FastTokenizer) -> None:
-    with pytest.raises(UnsupportedConfig, match="expected one of np, pt"):
-        llama("a", return_tensors="mlx")
+    for kind in ("mlx", "tf", True):
+        with pytest.raises(InvalidCall, match="expected one of np, pt"):
+            llama("a", return_tensors=kind)
     with pytest.raises(BackendUnavailable, match="torch cannot be imported"):
         llama("a", return_tensors="pt")
 
@@ -119,6 +152,28 @@ def test_special_tokens_by_name_and_id(llama: FastTokenizer) -> None:
     assert llama.convert_tokens_to_ids(["nowhere at all", "<s>"]) == [llama.unk_token_id, llama.bos_token_id]
     with pytest.raises(InvalidCall):
         llama.pad_token = 7
+
+
+def test_flags_that_change_ids_are_given_and_not_set(home: Path) -> None:
+    tokenizer = native_file(LLAMA, home)
+    made = FastTokenizer(tokenizer, bos_token="<s>", eos_token="</s>", add_bos_token=True, add_eos_token=True)
+    assert (made.add_bos_token, made.add_eos_token) == (True, True)
+    assert (made("a").input_ids[0], made("a").input_ids[-1]) == (made.bos_token_id, made.eos_token_id)
+    assert FastTokenizer(tokenizer, add_eos_token=True).add_eos_token is False  # of no token
+    for name in ("add_bos_token", "add_eos_token"):
+        with pytest.raises(UnsupportedConfig, match="changes ids"):
+            setattr(made, name, False)
+
+
+def test_extra_tokens_can_be_named_later(llama: FastTokenizer) -> None:
+    llama.extra_special_tokens = ["<s>", "</s>"]
+    assert llama.additional_special_tokens == llama.extra_special_tokens == ["<s>", "</s>"]
+    assert llama.extra_special_tokens_ids == [llama.bos_token_id, llama.eos_token_id]
+    llama.additional_special_tokens = None
+    assert llama.extra_special_tokens_ids == []
+    for wrong in ("<s>", [7], [None]):
+        with pytest.raises(InvalidCall, match="expected a list of tokens"):
+            llama.extra_special_tokens = wrong
 
 
 def test_a_row_that_is_too_long_warns_once(home: Path) -> None:
@@ -190,6 +245,21 @@ def test_copies_and_pickles_answer_alike(llama: FastTokenizer) -> None:
         result.word_ids()
 
 
+def test_a_deep_copy_of_a_result_answers_alike(llama: FastTokenizer) -> None:
+    result = llama(["one two", "three"])
+    again = copy.deepcopy(result)
+    again["input_ids"][0].append(7)
+    assert again.tokens(1) == result.tokens(1)
+    assert result.input_ids[0][-1] != 7
+
+
+def test_results_become_tensors_in_place(llama: FastTokenizer) -> None:
+    result = llama("one two")
+    assert result.convert_to_tensors("np", prepend_batch_axis=True) is result
+    assert_same(result, llama(["one two"], return_tensors="np"))
+    assert llama("one").convert_to_tensors(None).data == llama("one").data
+
+
 def test_words_and_spans_come_from_the_reference_and_are_held_to_the_ids(llama: FastTokenizer) -> None:
     result = llama("one two")
     assert result.backend == "fast_cpu"
@@ -217,12 +287,13 @@ def test_a_directory_with_side_files(home: Path, tmp_path: Path) -> None:
     assert row.input_ids[0] == ours.pad_token_id
 
 
-def test_the_example_of_the_docs_runs(tmp_path: Path) -> None:
+def test_the_examples_of_the_docs_run(tmp_path: Path) -> None:
     page = (ROOT / "docs" / "transformers.md").read_text(encoding="utf-8")
-    (example,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    example = "".join(re.findall(r"```python\n(.*?)```", page, re.DOTALL))
     ran = subprocess.run([sys.executable, "-c", example], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert ran.returncode == 0, ran.stderr
     assert "fast_cpu" in ran.stdout
+    assert " [1 1 1 0 0" in ran.stdout  # the shorter row, padded
 
 
 def test_the_library_is_not_imported() -> None:

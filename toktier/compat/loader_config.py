@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from toktier.compat.call_options import ATTENTION_MASK, INPUT_IDS, NO_LIMIT, SIDES, InvalidCall
+from toktier.compat.refused import TEMPLATE_FLAGS
 from toktier.errors import ArtifactNotFound, UnsupportedConfig
 from toktier.labels import shown_path
 from toktier.program.strict_json import parse_json
@@ -22,7 +23,6 @@ _MOST_BYTES = 64 << 20
 # What would change ids, and is not followed: in a file, and as a keyword.
 _UNFOLLOWED = ("fix_mistral_regex",)
 _UNFOLLOWED_SETTINGS = (*_UNFOLLOWED, "tokenizer_object", "gguf_file", "vocab_file", "vocab", "merges")
-_FLAGS = ("add_bos_token", "add_eos_token")
 
 
 @dataclass(slots=True)
@@ -79,7 +79,7 @@ def loaded_values(
                     details={"argument": name},
                     remedy=f"leave {name} out, or make a tokenizer.json of it first",
                 )
-    values = {name: value for name, value in config.items() if name not in _FLAGS}
+    values = {name: value for name, value in config.items() if name not in TEMPLATE_FLAGS}
     if "added_tokens_decoder" not in config:
         values |= special_tokens_map
     return {**values, **settings}
@@ -117,7 +117,7 @@ def loader_config(values: Mapping[str, Any]) -> LoaderConfig:
     config.clean_up = bool(values.get("clean_up_tokenization_spaces"))
     config.clean_up_bpe = bool(values.get("clean_up_tokenization_spaces_for_bpe_even_though_it_will_corrupt_output"))
     config.split_special = bool(values.get("split_special_tokens"))
-    for name in _FLAGS:
+    for name in TEMPLATE_FLAGS:
         setattr(config, name, bool(values[name]) if name in values else None)
     return config
 

@@ -9,6 +9,9 @@ from typing import Any, NoReturn
 
 from toktier.errors import UnsupportedConfig
 
+# Flags that put another template in place of the file's: they are given when a tokenizer is made.
+TEMPLATE_FLAGS = ("add_bos_token", "add_eos_token")
+
 _OTHER_TOKENIZER = "it makes another tokenizer; add the tokens to tokenizer.json and open it again"
 REFUSED = {
     "apply_chat_template": "render it apart, as transformers does with tokenize=False, then add no special tokens here",
@@ -23,7 +26,10 @@ REFUSED = {
 
 
 class Refusals:
-    """A method for every line of the table; each raises UnsupportedConfig."""
+    """A method for every line of the table, and a property for every flag that cannot be set: each raises
+    UnsupportedConfig."""
+
+    _flags: dict[str, bool]
 
 
 def _refusing(name: str, remedy: str) -> Any:
@@ -34,5 +40,21 @@ def _refusing(name: str, remedy: str) -> Any:
     return refuse
 
 
+def _fixed(name: str) -> property:
+    def get(self: Refusals) -> bool:
+        return self._flags[name]
+
+    def put(self: Refusals, _: object) -> NoReturn:
+        raise UnsupportedConfig(
+            f"{name} cannot be set on a tokenizer that exists: it changes ids",
+            details={"argument": name},
+            remedy=f"make another, with {name} as a keyword",
+        )
+
+    return property(get, put, doc=f"Whether {name} was given as a keyword, with its token; it cannot be set.")
+
+
 for _call, _remedy in REFUSED.items():
     setattr(Refusals, _call, _refusing(_call, _remedy))
+for _flag in TEMPLATE_FLAGS:
+    setattr(Refusals, _flag, _fixed(_flag))

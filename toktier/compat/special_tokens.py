@@ -5,7 +5,7 @@ Naming a token is no change of the tokenizer: it has to be there. Not here: wher
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from toktier.compat.call_options import InvalidCall
@@ -50,13 +50,34 @@ class SpecialTokens:
 
     @property
     def extra_special_tokens(self) -> list[str]:
-        """Special tokens without a name."""
+        """Special tokens without a name. Raises InvalidCall where it is set to what is no list of tokens."""
         return list(self._extra)
+
+    @extra_special_tokens.setter
+    def extra_special_tokens(self, tokens: Sequence[Any] | None) -> None:
+        contents = [getattr(token, "content", token) for token in tokens or ()]
+        if isinstance(tokens, str) or not all(isinstance(content, str) for content in contents):
+            raise InvalidCall(
+                f"extra_special_tokens is {tokens!r}: expected a list of tokens or None",
+                details={"argument": "extra_special_tokens"},
+                remedy="give a list of tokens that the tokenizer has",
+            )
+        self._extra = contents
+
+    @property
+    def extra_special_tokens_ids(self) -> list[int]:
+        """Their ids."""
+        ids: list[int] = self.convert_tokens_to_ids(self.extra_special_tokens)
+        return ids
 
     @property
     def additional_special_tokens(self) -> list[str]:
         """The name of `extra_special_tokens` in transformers 4."""
-        return list(self._extra)
+        return self.extra_special_tokens
+
+    @additional_special_tokens.setter
+    def additional_special_tokens(self, tokens: Sequence[Any] | None) -> None:
+        self.extra_special_tokens = tokens
 
     @property
     def all_special_tokens(self) -> list[str]:

@@ -10,6 +10,7 @@ from typing import Any
 
 from toktier.compat import call_options as names
 from toktier.compat.file_facts import FileFacts
+from toktier.compat.padded_rows import as_lists
 from toktier.compat.reference_calls import ReferenceCalls
 from toktier.compat.special_tokens import SpecialTokens
 from toktier.errors import UnsupportedConfig
@@ -38,7 +39,8 @@ class VocabularyCalls(SpecialTokens):
         Spaces are cleaned up as in transformers 5: not for BPE, whose text that would damage, unless the config forces
         it.
         """
-        ids = _as_python(token_ids)
+        ids = as_lists(token_ids)
+        skip_special_tokens = names.flag("skip_special_tokens", skip_special_tokens)
         if isinstance(ids, Mapping):
             ids = ids[names.INPUT_IDS]
         if isinstance(ids, (list, tuple)) and ids and isinstance(ids[0], (list, tuple)):
@@ -54,7 +56,7 @@ class VocabularyCalls(SpecialTokens):
         clean_up_tokenization_spaces: bool | None = None,
     ) -> list[str]:
         """`decode` of rows of ids; of one row of ids, a list of its text."""
-        rows = _as_python(sequences)
+        rows = as_lists(sequences)
         if len(rows) == 0:
             return []
         found = self.decode(rows, skip_special_tokens, clean_up_tokenization_spaces)
@@ -83,10 +85,20 @@ class VocabularyCalls(SpecialTokens):
         """`get_vocab()`."""
         return self.get_vocab()
 
+    @property
+    def added_tokens_decoder(self) -> dict[int, Any]:
+        """Every added token by id, as `tokenizers.AddedToken` with its flags; a new dict."""
+        added: dict[int, Any] = self._reference.ask(lambda reference: reference.get_added_tokens_decoder())
+        return added
+
     def get_added_vocab(self) -> dict[str, int]:
         """Id of every added token, ascending."""
-        added = self._reference.ask(lambda reference: reference.get_added_tokens_decoder())
-        return {token.content: token_id for token_id, token in sorted(added.items())}
+        return {token.content: token_id for token_id, token in sorted(self.added_tokens_decoder.items())}
+
+    @property
+    def added_tokens_encoder(self) -> dict[str, int]:
+        """`get_added_vocab()`."""
+        return self.get_added_vocab()
 
     def convert_tokens_to_ids(self, tokens: Any) -> Any:
         """Id of a token string, or of each in a list; of what is no token that of the unknown token, or None."""
@@ -134,12 +146,3 @@ class VocabularyCalls(SpecialTokens):
         for written in _CLOSED_UP:
             text = text.replace(written, written.strip())
         return text
-
-
-def _as_python(ids: Any) -> Any:
-    """Lists of what has `tolist`: arrays and tensors."""
-    if hasattr(ids, "tolist"):
-        return ids.tolist()
-    if isinstance(ids, (list, tuple)) and ids and hasattr(ids[0], "tolist"):
-        return [row.tolist() for row in ids]
-    return ids
