@@ -112,6 +112,7 @@ Sha256::Sha256(bool instructions)
 }
 
 void Sha256::update(std::string_view bytes) {
+  if (bytes.empty()) return;  // its address may be null, which copying must not be given
   const auto* data = reinterpret_cast<const std::uint8_t*>(bytes.data());
   std::size_t left = bytes.size();
   const std::size_t held = size_ % 64;
