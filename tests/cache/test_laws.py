@@ -181,6 +181,11 @@ def check_random(seeds: range, conversations: int, directory: Path) -> dict[str,
                 for cache in caches:
                     with contextlib.suppress(ToktierError):
                         assert cache.encode(text) == whole[0], (seed, ascii(text), cache.explain())
+                flag = rng.random() < 0.7
+                with contextlib.suppress(ToktierError):
+                    alone, through = native.encode(text, flag), caches[0].encode(text.encode(), flag)
+                    assert through == alone, (seed, ascii(text), caches[0].explain())
+                    assert (through.offsets, through.tokens) == (alone.offsets, alone.tokens), (seed, ascii(text))
         for cache in caches:
             told = cache.explain()
             tally["hits"] += told["stats"]["hits"]

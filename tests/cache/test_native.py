@@ -10,9 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.cache.backends import Bytes
+from tests.cache.backends import Bytes, Remembering
 from toktier import _native
 from toktier.cache import PrefixCache, PrefixStorage
+from toktier.cache.level import MAX_KEYS
 from toktier.cache.overlaps import overlapping_pair
 
 LENGTHS = sorted({n for block in (0, 64, 128, 192, 4096) for n in range(block - 9, block + 10) if n >= 0})
@@ -148,11 +149,12 @@ def test_memory_of_a_conversation_is_linear_in_its_turns() -> None:
 
 
 def test_a_text_of_nothing_but_boundaries_keeps_the_deepest() -> None:
-    inner = Bytes()
-    cache = PrefixCache(inner, ["<s>"], capacity=1 << 20)
+    inner, level = Bytes(), Remembering()
+    cache = PrefixCache(inner, ["<s>"], capacity=1 << 20, second_level=level)
     text = "<s>" * 20_000 + "x"
     for _ in range(2):
         assert cache.encode(text) == list(text.encode())
+    assert level.asked[0] == MAX_KEYS
     inner.arm()
     cache.encode("plain")
     assert inner.calls == ["plain"]

@@ -7,6 +7,7 @@ import ipaddress
 import sys
 import traceback
 from pathlib import Path
+from typing import Any
 
 import pytest
 from cryptography import x509
@@ -43,11 +44,13 @@ def test_a_prefix_that_could_mean_something_to_a_server_is_refused(prefix: str) 
 @pytest.mark.parametrize("options", [
     {"timeout": 0}, {"timeout": -1.0}, {"timeout": float("nan")}, {"timeout": float("inf")}, {"timeout": 11},
     {"ttl": 0}, {"ttl": 10**9}, {"max_pending_writes": 0},
+    {"timeout": "1"}, {"timeout": None}, {"ttl": 1.5}, {"ttl": True}, {"max_pending_writes": "9"}, {"prefix": b"a"},
+    {"url": b"redis://localhost"}, {"url": 5},
 ])  # fmt: skip
-def test_numbers_out_of_their_bounds_are_refused(options: dict[str, float]) -> None:
+def test_arguments_of_another_kind_or_out_of_their_bounds_are_refused(options: dict[str, Any]) -> None:
     (name,) = options
     with pytest.raises(ConfigInvalid, match=name):
-        RedisSecondLevel("redis://localhost", **options)  # type: ignore[arg-type]
+        RedisSecondLevel(**{"url": "redis://localhost", **options})
 
 
 def test_without_the_extra_the_command_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -50,6 +50,20 @@ class RedisSecondLevel:
 
         Connects to nothing yet. Raises CONFIG_INVALID, and BACKEND_UNAVAILABLE without the extra `redis`.
         """
+        given: tuple[tuple[str, object, tuple[type, ...]], ...] = (
+            ("url", url, (str,)),
+            ("timeout", timeout, (int, float)),
+            ("ttl", ttl, (int,)),
+            ("prefix", prefix, (str,)),
+            ("max_pending_writes", max_pending_writes, (int,)),
+        )
+        for argument, value, kinds in given:
+            if type(value) not in kinds:
+                raise ConfigInvalid(
+                    f"{argument} is of type {type(value).__name__}: expected {kinds[-1].__name__}",
+                    details={"argument": argument},
+                    remedy=f"leave {argument} out" if argument != "url" else "give a URL, as redis://host:6379/0",
+                )
         if not (math.isfinite(timeout) and 0 < timeout <= 10):
             raise ConfigInvalid(f"timeout is {timeout}: expected more than 0 and at most 10 seconds")
         if not 1 <= ttl <= 31_536_000:
