@@ -15,14 +15,20 @@ void demand_life(const Driver& driver) {
   if (driver.is_given_up()) throw GpuError(Fault::hung, "a run of the device did not end");
 }
 
+// Copies that hang may still read it.
+void leave_if_read(const Driver& driver, HostIds& here) {
+  if (driver.is_given_up()) static_cast<void>(here.release());
+}
+
 }  // namespace
 
 DeviceIds::DeviceIds(std::shared_ptr<const Device> device, DeviceMemory memory, std::size_t capacity, std::size_t count,
-                     Stream copies, Event ready, std::optional<CuStream> stream)
+                     HostIds here, Stream copies, Event ready, std::optional<CuStream> stream)
     : device_(std::move(device)),
       memory_(std::move(memory)),
       capacity_(capacity),
       count_(count),
+      here_(std::move(here)),
       copies_(std::move(copies)),
       ready_(std::move(ready)),
       stream_(stream) {}
@@ -36,6 +42,7 @@ DeviceIds::~DeviceIds() {
     return;
   }
   settle(driver, copies_.get(), Patience{}.of(capacity_ * kIdBytes));
+  leave_if_read(driver, here_);
   device_->discard(std::move(memory_), capacity_ * kIdBytes);
   copies_ = {};
   ready_ = {};
@@ -58,7 +65,13 @@ DeviceIdSink::DeviceIdSink(std::shared_ptr<const Device> device, Nanoseconds pat
       copies_(make_stream(driver_)),
       joined_(make_event(driver_)) {}
 
-DeviceIdSink::~DeviceIdSink() { device_->discard(std::move(memory_), capacity_ * kIdBytes); }
+DeviceIdSink::~DeviceIdSink() {
+  if (here_ != nullptr && !here_->empty()) {  // not taken: copies of it may be queued
+    settle(driver_, copies_.get(), patience_);
+    leave_if_read(driver_, here_);
+  }
+  device_->discard(std::move(memory_), capacity_ * kIdBytes);
+}
 
 CuPointer DeviceIdSink::place(std::size_t at) const { return memory_.get() + at * kIdBytes; }
 
@@ -91,7 +104,7 @@ void DeviceIdSink::append(const std::uint32_t* ids, std::size_t n) {
   flush_run();
   if (pieces_.empty() || pieces_.back().at + pieces_.back().count != total_) pieces_.push_back({total_, 0});
   pieces_.back().count += n;
-  here_.insert(here_.end(), ids, ids + n);
+  here_->insert(here_->end(), ids, ids + n);
   total_ += n;
 }
 
@@ -123,11 +136,10 @@ void DeviceIdSink::end_chunk(const DeviceRows* from) {
   from_ = nullptr;
 }
 
-// Copies from memory that is not page-locked are taken over by the driver before the call comes back.
 std::unique_ptr<DeviceIds> DeviceIdSink::take(std::optional<CuStream> stream) {
   make_room(total_);
   demand_life(driver_);
-  const std::uint32_t* from = here_.data();
+  const std::uint32_t* from = here_->data();
   for (const Piece& piece : pieces_) {
     driver_.cuMemcpyHtoDAsync(place(piece.at), from, piece.count * kIdBytes, copies_.get());
     from += piece.count;
@@ -138,8 +150,9 @@ std::unique_ptr<DeviceIds> DeviceIdSink::take(std::optional<CuStream> stream) {
     driver_.cuStreamWaitEvent(*stream, ready.get(), 0);
   else
     wait_for(driver_, copies_.get(), patience_);
-  return std::make_unique<DeviceIds>(device_, std::move(memory_), std::exchange(capacity_, 0), total_, std::move(copies_),
-                                     std::move(ready), stream);
+  if (!stream || here_->empty()) here_.reset();  // all is copied
+  return std::make_unique<DeviceIds>(device_, std::move(memory_), std::exchange(capacity_, 0), total_, std::move(here_),
+                                     std::move(copies_), std::move(ready), stream);
 }
 
 }  // namespace toktier::gpu

@@ -16,12 +16,17 @@
 
 namespace toktier::gpu {
 
+// Ids of the CPU engine and of templates. A device that reaches memory of the host by itself reads them when the turn of the copy
+// comes, and not when it is queued.
+using HostIds = std::unique_ptr<std::vector<std::uint32_t>>;
+
 // Freed when no run of ours is under way. Whoever reads the ids in a stream ends that before this ends.
 class DeviceIds {
  public:
-  // `copies`: of ids to `memory`, which end with `ready`. `stream`: of the caller, which waits for them; none: they have ended.
-  DeviceIds(std::shared_ptr<const Device> device, DeviceMemory memory, std::size_t capacity, std::size_t count, Stream copies,
-            Event ready, std::optional<CuStream> stream);
+  // `copies`: of ids to `memory`, which end with `ready`, some of them from `here`. `stream`: of the caller, which waits for them;
+  // none: they have ended.
+  DeviceIds(std::shared_ptr<const Device> device, DeviceMemory memory, std::size_t capacity, std::size_t count, HostIds here,
+            Stream copies, Event ready, std::optional<CuStream> stream);
   ~DeviceIds();
   DeviceIds(const DeviceIds&) = delete;
   DeviceIds& operator=(const DeviceIds&) = delete;
@@ -38,6 +43,7 @@ class DeviceIds {
   const std::shared_ptr<const Device> device_;
   DeviceMemory memory_;
   const std::size_t capacity_, count_;  // ids
+  HostIds here_;
   Stream copies_;
   Event ready_;
   const std::optional<CuStream> stream_;
@@ -62,7 +68,7 @@ class DeviceIdSink : public IdSink {
   std::vector<std::uint64_t> take_row_splits() { return std::move(row_splits_); }
 
  private:
-  // Ids of here, which lie in `here_` one behind the other, and where they go.
+  // Ids of the host, which lie in `here_` one behind the other, and where they go.
   struct Piece {
     std::size_t at, count;
   };
@@ -80,7 +86,7 @@ class DeviceIdSink : public IdSink {
   DeviceMemory memory_;
   std::size_t capacity_ = 0, total_ = 0;  // ids
   std::size_t copied_ = 0;                // behind the last one that a copy within the device was queued for
-  std::vector<std::uint32_t> here_;
+  HostIds here_ = std::make_unique<std::vector<std::uint32_t>>();
   std::vector<Piece> pieces_;
   // A run of ids of a chunk that is not copied yet: where it lies there, and where it goes.
   const DeviceRows* from_ = nullptr;

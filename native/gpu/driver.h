@@ -52,7 +52,6 @@ enum CuKernelAttribute : int { kMaxThreads = 0, kSharedBytes = 1, kLocalBytes = 
   X(cuMemFree, cuMemFree_v2, CuPointer)                                                                                        \
   X(cuMemHostAlloc, cuMemHostAlloc, void**, std::size_t, unsigned)                                                             \
   X(cuMemFreeHost, cuMemFreeHost, void*)                                                                                       \
-  X(cuMemcpyHtoD, cuMemcpyHtoD_v2, CuPointer, const void*, std::size_t)                                                        \
   X(cuMemcpyDtoH, cuMemcpyDtoH_v2, void*, CuPointer, std::size_t)                                                              \
   X(cuMemcpyHtoDAsync, cuMemcpyHtoDAsync_v2, CuPointer, const void*, std::size_t, CuStream)                                    \
   X(cuMemcpyDtoHAsync, cuMemcpyDtoHAsync_v2, void*, CuPointer, std::size_t, CuStream)                                          \

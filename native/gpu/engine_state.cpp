@@ -35,6 +35,16 @@ DeviceTables tables_of(const Program& program) {
   }
 }
 
+// A plain copy of ordinary memory may come back while its bytes are under way, and it waits for whatever others have queued; our
+// streams do not wait for it. So it has a stream of its own, which is waited for.
+DeviceMemory upload(const Driver& driver, const std::vector<std::uint8_t>& image, const Patience& patience) {
+  DeviceMemory memory = allocate_device(driver, image.size());
+  const Stream stream = make_stream(driver);
+  driver.cuMemcpyHtoDAsync(memory.get(), image.data(), image.size(), stream.get());
+  wait_for(driver, stream.get(), patience.of(image.size()));
+  return memory;
+}
+
 }  // namespace
 
 Engine::Resources::~Resources() {
@@ -70,8 +80,7 @@ void Engine::open(const std::string& cubin, const EngineOptions& options) {
   const Device& device = *made->device;
   const Driver& driver = device.driver();
   const CurrentContext current(driver, device.context());
-  made->table_memory = allocate_device(driver, tables.image.size());
-  driver.cuMemcpyHtoD(made->table_memory.get(), tables.image.data(), tables.image.size());
+  made->table_memory = upload(driver, tables.image, patience_);
   made->tables = tables_at(tables.image.data(), made->table_memory.get());
 
   facts_.driver_version = driver.version();

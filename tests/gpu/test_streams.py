@@ -119,11 +119,26 @@ def test_the_default_stream(cuda: FakeCuda) -> None:
 def test_ids_of_the_cpu_engine_alone_come_from_memory_that_is_not_page_locked(cuda: FakeCuda) -> None:
     """The driver stages such copies, which costs time: of a few ids, never of texts."""
     engine = cuda.engine(_native.Program(program_bytes()), lane_bytes=SMALL)
+    opening = cuda.get("staged")
     engine.encode_batch(mixed(20))
     engine.encode_on_device(mixed(20))
-    assert cuda.get("staged") == 0
+    assert cuda.get("staged") == opening
     engine.encode_on_device(["l" * 3 * SMALL, *mixed(3)])
-    assert cuda.get("staged") == 1
+    assert cuda.get("staged") == opening + 1
+
+
+def test_a_device_that_reads_memory_of_the_host_by_itself_finds_the_ids_of_the_cpu_engine(cuda: FakeCuda) -> None:
+    """Then a copy of them reads when its turn comes, long after the call that queued it."""
+    program = _native.Program(program_bytes())
+    engine, stream = cuda.engine(program, lane_bytes=SMALL), cuda.stream()
+    cuda.set(takes_over=0)
+    texts = ["l" * 3 * SMALL, *mixed(3)]
+    ids = engine.encode_on_device(texts, stream=stream)
+    cuda.settle(stream)
+    assert device_ids(ids) == flat(program, texts)
+    engine.close()
+    del ids, engine
+    cuda.assert_clean()
 
 
 @pytest.mark.parametrize("bad", ["0", 1.0, True, object(), AsMethod("7"), [0]])  # type: ignore[arg-type]

@@ -42,6 +42,17 @@ Result run_kernel(const SimtKernel* kernel, unsigned blocks, unsigned threads, c
   return violation(report, LAUNCH_FAILED);
 }
 
+// A copy from memory that is not page-locked: a driver takes the bytes over at once, unless its device reaches such memory by
+// itself, which then reads it when the turn of the copy comes.
+std::function<Result()> taken_over(Pointer to, const void* from, std::size_t bytes) {
+  const bool at_once = knob("takes_over") != 0;
+  const std::string copy(at_once ? static_cast<const char*>(from) : "", at_once ? bytes : 0);
+  return [=] {
+    if (!on_device(to, bytes)) return violation("a copy to no device memory", ILLEGAL_ADDRESS);
+    return std::memcpy(reinterpret_cast<void*>(to), at_once ? copy.data() : from, bytes), SUCCESS;
+  };
+}
+
 }  // namespace
 
 EXPORT Result cuGetErrorName(Result code, const char** name) {
@@ -198,15 +209,19 @@ EXPORT Result cuMemFreeHost(void* at) {
     return state->host.erase(found), SUCCESS;
   });
 }
+// Of memory that is not page-locked it comes back when the driver has taken the bytes over: they arrive in the legacy stream,
+// for which streams like ours do not wait.
 EXPORT Result cuMemcpyHtoD_v2(Pointer to, const void* from, std::size_t bytes) {
   return call("cuMemcpyHtoD", A_CONTEXT, [&] {
     if (!on_device(to, bytes)) return violation("a copy to no device memory");
+    if (!page_locked(from, bytes)) return enqueue(nullptr, {taken_over(to, from, bytes), nullptr, nullptr});
     return std::memcpy(reinterpret_cast<void*>(to), from, bytes), SUCCESS;
   });
 }
 EXPORT Result cuMemcpyDtoH_v2(void* to, Pointer from, std::size_t bytes) {
   return call("cuMemcpyDtoH", A_CONTEXT, [&] {
     if (!on_device(from, bytes)) return violation("a copy from no device memory");
+    if (waited(settle(living(nullptr))) != SUCCESS) return LAUNCH_TIMEOUT;
     return std::memcpy(to, reinterpret_cast<const void*>(from), bytes), SUCCESS;
   });
 }
@@ -223,11 +238,7 @@ EXPORT Result cuMemcpyHtoDAsync_v2(Pointer to, const void* from, std::size_t byt
   return call("cuMemcpyHtoDAsync", A_CONTEXT, [&] {
     if (!page_locked(from, bytes)) {
       ++state->staged;
-      const std::string copy(static_cast<const char*>(from), bytes);  // as the driver takes it over
-      return enqueue(stream, {[=] {
-        if (!on_device(to, bytes)) return violation("a copy to no device memory", ILLEGAL_ADDRESS);
-        return std::memcpy(reinterpret_cast<void*>(to), copy.data(), bytes), SUCCESS;
-      }, nullptr, nullptr});
+      return enqueue(stream, {taken_over(to, from, bytes), nullptr, nullptr});
     }
     return enqueue(stream, {[=] {
       if (!on_device(to, bytes) || !page_locked(from, bytes)) return violation("a copy to no device memory", ILLEGAL_ADDRESS);

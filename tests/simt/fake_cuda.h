@@ -62,6 +62,7 @@ struct State {
       {"multiprocessors", 2},    {"blocks_each", 1},      {"local_bytes", 0},     {"free_memory", 1ll << 30},  // and total
       {"by_name", 1},            {"resident_blocks", 2},  {"idle_kernels", 0},    // kernels that do nothing
       {"seed", 1},
+      {"takes_over", 1},   // memory that is not page-locked, before a copy of it comes back
       {"queries", 1},      // that find a stream under way before one runs what is queued there
       {"hang_from", -1},   // runs of kernels from this one on, counted from 0, do not end, until it is -1 again
       {"hang_blocks", 0}}; // a call that waits for one blocks its thread; else it is a violation
@@ -113,6 +114,7 @@ Result enqueue(Stream* handle, Operation operation);
 // Runs what is queued, up to and with the mark. NOT_READY: a kernel hangs.
 Result settle(Stream* stream, const Mark* until = nullptr);
 Result settle_all();
+std::size_t queued();  // operations that nobody has waited for, in all streams
 // Of a call that comes back only when all of that has ended.
 Result waited(Result result);
 

@@ -29,6 +29,7 @@ EXPORT long long fake_cuda_get(const char* name) {
   if (what == "foreign_calls") return state->foreign_calls;
   if (what == "launches") return state->launches;
   if (what == "staged") return state->staged;
+  if (what == "queued") return static_cast<long long>(queued());
   if (what == "device_bytes") return static_cast<long long>(state->used);
   if (what == "host_bytes") {
     long long sum = 0;

@@ -115,6 +115,13 @@ Result settle_all() {
   for (Stream& stream : state->defaults) run(&stream);
   return result;
 }
+std::size_t queued() {
+  std::size_t sum = 0;
+  for (const auto& [stream, unused] : state->streams) sum += stream->queue.size();
+  for (const auto& [stream, unused] : state->of_callers) sum += stream->queue.size();
+  for (const Stream& stream : state->defaults) sum += stream.queue.size();
+  return sum;
+}
 Result waited(Result result) {
   if (result != NOT_READY) return SUCCESS;
   while (knob("hang_blocks") != 0) sleep(1);
