@@ -76,6 +76,8 @@ def main() -> int:
 
 
 def _end(number: int, frame: FrameType | None) -> None:
+    for again in (signal.SIGTERM, signal.SIGINT):  # what there is is being written
+        signal.signal(again, signal.SIG_IGN)
     raise Ended
 
 
@@ -147,9 +149,16 @@ def read(path: Path) -> dict[str, Any]:
 
 
 def keep(options: argparse.Namespace, told: dict[str, Any], begun: float) -> str:
-    """Writes what there is."""
+    """Writes what there is. Where the file cannot be written, what is found goes to stdout in the end: a device is not
+    had twice."""
     told["seconds"] = round(time.monotonic() - begun, 1)
-    return json.dumps(told, indent=1) + "\n" if options.out is None else write(options.out, told)
+    if options.out is not None:
+        try:
+            return write(options.out, told)
+        except OSError as error:
+            print(f"{options.out} cannot be written, stdout has it in the end: {error}", file=sys.stderr, flush=True)
+            options.out = None
+    return json.dumps(told, indent=1) + "\n"
 
 
 def write(path: Path, document: dict[str, Any]) -> str:

@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <iterator>
 
+#include "hung_runs.h"
+
 namespace toktier::gpu {
 
 namespace {
@@ -55,6 +57,7 @@ Device::Device(std::unique_ptr<const Driver> driver, int ordinal, const std::str
   driver_->cuDevicePrimaryCtxRetain(&context_, facts_.handle);
   try {
     const CurrentContext current(*driver_, context_);
+    join_device(*driver_, ordinal);
     load(cubin);
   } catch (...) {
     release();
@@ -67,7 +70,9 @@ Device::~Device() { release(); }
 bool Device::is_here() const { return getpid() == process_; }
 
 void Device::release() noexcept {
-  if (!is_here() || driver_->is_given_up()) return;
+  if (!is_here()) return;
+  leave_device(*driver_);
+  if (driver_->is_given_up()) return;
   if (library_ != nullptr && driver_->cuCtxPushCurrent.attempt(context_) == kCudaSuccess) {
     driver_->cuLibraryUnload.attempt(library_);
     CuContext before;

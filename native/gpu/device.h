@@ -51,7 +51,7 @@ DeviceFacts find_device(const Driver& driver, int ordinal);
 
 class Device {
  public:
-  // Retains the primary context and loads the cubin. Throws GpuError: no_device, abi_mismatch, load_failed, out_of_memory.
+  // Retains the primary context and loads the cubin. Throws GpuError: no_device, abi_mismatch, load_failed, out_of_memory, hung.
   Device(std::unique_ptr<const Driver> driver, int ordinal, const std::string& cubin);
   ~Device();
   Device(const Device&) = delete;

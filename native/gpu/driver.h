@@ -100,7 +100,7 @@ class Driver {
   int version() const { return version_; }  // of CUDA, 12040 for 12.4
   std::string result_name(CuResult result) const;
 
-  // A run hangs: from now on nothing of this driver is waited for, and nothing is given back to it (held.h).
+  // A run of its device hangs: from now on nothing of this driver is waited for, and nothing is given back to it (held.h).
   void give_up() const { given_up_ = true; }
   bool is_given_up() const { return given_up_; }
 

@@ -5,6 +5,8 @@
 #include <string>
 #include <thread>
 
+#include "hung_runs.h"
+
 namespace toktier::gpu {
 
 namespace {
@@ -31,7 +33,7 @@ void wait_for(const Driver& driver, CuStream stream, Nanoseconds patience) {
     const CuResult result = driver.cuStreamQuery.attempt(stream);
     if (result != kNotReady) return check_result(driver, result, "cuStreamQuery");
     if (waited > patience) {
-      driver.give_up();
+      give_up_device(driver, stream);
       throw hung("a run did not end within " + seconds_text(patience));
     }
     if (waited < kSpin) {

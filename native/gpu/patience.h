@@ -1,5 +1,5 @@
 // Waiting for a stream, but not for ever. A call of the driver that waits for a kernel that hangs never comes back, so the driver
-// is asked again and again whether the stream has ended, up to a bound. Beyond it the device is given up (Driver::give_up): every
+// is asked again and again whether the stream has ended, up to a bound. Beyond it the device is given up (hung_runs.h): every
 // other wait ends too, nothing is asked of it or given back to it any more, and the CPU engine does what is left.
 #pragma once
 #include <chrono>

@@ -17,6 +17,7 @@ from tests.gpu.test_host_engine import device_ids
 from tests.support.fake_cuda import LAUNCH_FAILED, FakeCuda, fake_cuda
 from tests.support.material import ROOT, SMALL_DIR
 from toktier import ToktierWarning
+from toktier.errors import EnvironmentFault, RegistryInvalid
 from toktier.gpu import delivery as gpu_delivery
 from toktier.routing import probe as probe_module
 from toktier.routing.gpu_route import GpuRoute
@@ -62,6 +63,35 @@ def cuda(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeCuda]:
 def opened(**more: object) -> toktier.Tokenizer:
     arguments: dict[str, object] = {"policy": "supported", "gpu_min_bytes": MIN, **more}
     return toktier.from_file(FILE, **arguments)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        RegistryInvalid("the sources of the kernels cannot be read", remedy="install toktier again"),
+        EnvironmentFault("the cache cannot be read"),
+        PermissionError(13, "Permission denied"),
+        MemoryError(),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_whatever_keeps_kernels_away_the_cpu_serves(
+    cuda: FakeCuda, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    asked = []
+
+    def deliver(*_: object) -> Emulated:
+        asked.append(1)
+        raise error
+
+    monkeypatch.setattr(gpu_delivery, "deliver", deliver)
+    tok, native = opened(), toktier.from_file(FILE, policy="supported", device="cpu")
+    for _ in range(2):
+        encoding = tok.encode(WHOLE)
+        assert (encoding.backend, encoding.ids) == ("fast_cpu", native.encode(WHOLE).ids)
+    assert len(asked) == 1
+    gate = next(g for g in tok.explain()["gates"] if g["backend"] == "gpu" and not g["open"])
+    assert (gate["gate"], gate["reason"]) == ("kernels", "R_KERNEL_BUILD_FAILED")
 
 
 def test_long_texts_and_batches_go_to_the_device(cuda: FakeCuda) -> None:

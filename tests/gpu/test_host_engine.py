@@ -89,16 +89,6 @@ def test_a_batch_is_encoded_on_the_device(cuda: FakeCuda, name: str, lanes: int)
     cuda.assert_clean()
 
 
-@pytest.mark.parametrize("takes_over", [0, 1])
-def test_the_tables_have_arrived_before_a_run_may_read_them(cuda: FakeCuda, takes_over: int) -> None:
-    """Runs wait for no stream but their own, and a copy of ordinary memory may come back before it is done."""
-    cuda.set(takes_over=takes_over)
-    program = _native.Program(program_bytes())
-    engine = cuda.engine(program, lane_bytes=SMALL)
-    assert cuda.get("queued") == 0
-    assert engine.encode(LINES[0]).backend == "gpu"
-
-
 def test_a_text_longer_than_a_lane_is_parted_where_ids_cannot_tell(cuda: FakeCuda) -> None:
     program = _native.Program(program_bytes())
     engine = cuda.engine(program, lane_bytes=SMALL)

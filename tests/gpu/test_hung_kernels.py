@@ -196,6 +196,39 @@ def test_the_route_closes_and_says_why(
     wake(cuda)
 
 
+def test_all_engines_of_a_device_are_given_up_together(cuda: FakeCuda) -> None:
+    """What hangs for one of them would hold up whatever another gives back."""
+    program = _native.Program(program_bytes())
+    first, other = (cuda.engine(program, lane_bytes=SMALL, patience=PATIENCE) for _ in range(2))
+    texts = mixed(20)
+    held = other.encode_on_device(texts)
+    freed = {name: cuda.calls(name) for name in FREEING}
+    hang(cuda)
+    assert rows(first.encode_batch(texts)) == by_cpu(program, texts)
+    batch = other.encode_batch(texts)
+    assert (batch.backend, rows(batch)) == ("fast_cpu", by_cpu(program, texts))
+    assert other.counters()["last_fault"]["code"] == "hung"
+    other.close()
+    first.close()
+    del held, other, first
+    assert_left_alone(cuda, freed)
+    wake(cuda)
+
+
+def test_no_engine_is_opened_on_a_device_that_hangs_and_one_is_when_it_has_ended(cuda: FakeCuda) -> None:
+    program = _native.Program(program_bytes())
+    engine = cuda.engine(program, lane_bytes=SMALL, patience=PATIENCE)
+    hang(cuda)
+    engine.encode_batch(["a b"])
+    loaded = cuda.calls("cuLibraryLoadData")
+    with pytest.raises(_native.GpuError, match="given up earlier in this process has not ended") as raised:
+        cuda.engine(program, lane_bytes=SMALL)
+    assert (raised.value.code, cuda.calls("cuLibraryLoadData")) == ("hung", loaded)
+    assert cuda.get("violations") == 0, cuda.report
+    wake(cuda)
+    assert cuda.engine(program, lane_bytes=SMALL).encode("a b").backend == "gpu"
+
+
 END = """
 import sys, threading
 from tests.support.fake_cuda import fake_cuda

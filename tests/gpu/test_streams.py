@@ -141,6 +141,16 @@ def test_a_device_that_reads_memory_of_the_host_by_itself_finds_the_ids_of_the_c
     cuda.assert_clean()
 
 
+@pytest.mark.parametrize("takes_over", [0, 1])
+def test_the_tables_have_arrived_before_a_run_may_read_them(cuda: FakeCuda, takes_over: int) -> None:
+    """Runs wait for no stream but their own, and a copy of ordinary memory may come back before it is done."""
+    cuda.set(takes_over=takes_over)
+    program = _native.Program(program_bytes())
+    engine = cuda.engine(program, lane_bytes=SMALL)
+    assert cuda.get("queued") == 0
+    assert engine.encode("a b").backend == "gpu"
+
+
 @pytest.mark.parametrize("bad", ["0", 1.0, True, object(), AsMethod("7"), [0]])  # type: ignore[arg-type]
 def test_what_is_no_stream(cuda: FakeCuda, bad: object) -> None:
     engine = cuda.engine(_native.Program(program_bytes()))

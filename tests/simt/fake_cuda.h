@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -84,6 +85,7 @@ struct State {
   std::size_t used = 0;
 };
 extern State* state;
+extern std::set<Stream*> former;  // that lived when a test began anew: whoever remembers one may ask for it
 extern thread_local std::vector<int> current;  // contexts of this thread
 
 inline long long knob(const char* name) { return state->knobs.at(name); }

@@ -6,6 +6,7 @@
 using namespace fake_cuda;
 
 EXPORT void fake_cuda_reset() {
+  for (const auto& [stream, unused] : state->streams) former.insert(stream);
   delete state;
   state = new State;
   current.clear();

@@ -27,6 +27,7 @@ State::State() {
 }
 
 State* state = new State;
+std::set<Stream*> former;
 thread_local std::vector<int> current;
 
 Result violation(const std::string& what, Result result) {

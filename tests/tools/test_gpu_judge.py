@@ -189,3 +189,28 @@ def test_kernels_that_were_brought_serve_where_none_can_be_compiled(tmp_path: Pa
     assert not told["compile"]["ok"]
     assert told["cubins"]["cubins"]["sm_90.cubin"]["problem"] is None
     assert list(told["cubins"]["cubins"]) == ["sm_90.cubin"]
+
+
+def test_a_document_that_cannot_be_written_goes_to_stdout(tmp_path: Path) -> None:
+    (tmp_path / "judged.json").mkdir()
+    run = subprocess.run(
+        command(tmp_path, "--only", "machine", "--driver", "/nowhere.so"), check=False, capture_output=True, text=True
+    )
+    told = json.loads(run.stdout)
+    assert (run.returncode, told["complete"], told["machine"]["ok"]) == (1, True, False)
+    assert "no NVIDIA driver" in told["machine"]["problem"]
+    assert "judged.json cannot be written, stdout has it in the end" in run.stderr
+    assert "Traceback" not in run.stderr
+
+
+def test_a_second_signal_does_not_reach_the_document() -> None:
+    """Whoever stops the tool sends one to its group, and often another, while what was found is being written."""
+    tool, numbers = load_tool(TOOL), (signal.SIGTERM, signal.SIGINT)
+    before = [signal.getsignal(number) for number in numbers]
+    try:
+        with pytest.raises(tool.Ended):
+            tool._end(signal.SIGTERM, None)
+        assert [signal.getsignal(number) for number in numbers] == [signal.SIG_IGN] * 2
+    finally:
+        for number, handler in zip(numbers, before, strict=True):
+            signal.signal(number, handler)

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from toktier.errors import BackendExecutionFault, BackendUnavailable
+from toktier.errors import BackendExecutionFault, BackendUnavailable, ToktierError
 from toktier.evidence.admission import Admission
 from toktier.evidence.kernels import Kernels, KernelsHere
 from toktier.routing.plan import Gate, Plan, remedy_of
@@ -143,7 +143,7 @@ class GpuRoute:
     def _open(self) -> None:
         from toktier.backends import gpu
 
-        found, backend = OpenedGpu(), None
+        found, backend, problem = OpenedGpu(), None, None
         try:
             self._device = device = gpu.ask_device(driver=self._driver)
             found = replace(
@@ -164,10 +164,17 @@ class GpuRoute:
                     found = replace(found, self_tested=True)
                     backend.self_test(self._native)
         except gpu.GpuFault as fault:
+            problem = Problem(fault.gate, fault.reason, fault.text)
+        except (
+            ToktierError,
+            OSError,
+            MemoryError,
+        ) as error:  # an installation that is not whole, or a host that is full
+            problem = Problem("kernels", Reason.KERNEL_BUILD_FAILED, str(error) or "the host has no memory for them")
+        if problem is not None:
             if backend is not None:
                 backend.close()
-            backend = None
-            found = replace(found, problem=Problem(fault.gate, fault.reason, fault.text))
+            backend, found = None, replace(found, problem=problem)
         self.plan = self.plan.again(found, self._admission)
         self._backend = backend
         self._tell(self.plan)
