@@ -23,8 +23,8 @@ using HostIds = std::unique_ptr<std::vector<std::uint32_t>>;
 // Freed when no run of ours is under way. Whoever reads the ids in a stream ends that before this ends.
 class DeviceIds {
  public:
-  // `copies`: of ids to `memory`, which end with `ready`, some of them from `here`. `stream`: of the caller, which waits for them;
-  // none: they have ended.
+  // `copies`: of ids to `memory`, which end with `ready`, some of them from `here`. `stream`: of the caller, which waits for
+  // them; none: they have ended.
   DeviceIds(std::shared_ptr<const Device> device, DeviceMemory memory, std::size_t capacity, std::size_t count, HostIds here,
             Stream copies, Event ready, std::optional<CuStream> stream);
   ~DeviceIds();

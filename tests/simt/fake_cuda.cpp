@@ -1,7 +1,7 @@
-// libcuda as the host engine sees it: every driver call that native/gpu and tools make, with kernels run by the emulator. Device memory is
-// memory of this process between guards. A stream keeps what is queued until somebody waits for it, so that a result that is
-// read too early is not there. Tests make calls fail, kernels hang, and change the device (fake_cuda_control.cpp). Whatever a
-// driver would leave undefined is counted (`violations`) with a sentence. Not here: anything of a device's speed.
+// libcuda as the host engine sees it: every driver call that native/gpu and tools make, with kernels run by the emulator. Device
+// memory is memory of this process between guards. A stream keeps what is queued until somebody waits for it, so that a result
+// that is read too early is not there. Tests make calls fail, kernels hang, and change the device (fake_cuda_control.cpp).
+// Whatever a driver would leave undefined is counted (`violations`) with a sentence. Not here: anything of a device's speed.
 #include <cstring>
 
 #include "fake_cuda.h"

@@ -165,11 +165,8 @@ class GpuRoute:
                     backend.self_test(self._native)
         except gpu.GpuFault as fault:
             problem = Problem(fault.gate, fault.reason, fault.text)
-        except (
-            ToktierError,
-            OSError,
-            MemoryError,
-        ) as error:  # an installation that is not whole, or a host that is full
+        except (ToktierError, OSError, MemoryError) as error:
+            # An installation that is not whole, or a host without memory: no fault of the text, and not asked again.
             problem = Problem("kernels", Reason.KERNEL_BUILD_FAILED, str(error) or "the host has no memory for them")
         if problem is not None:
             if backend is not None:
