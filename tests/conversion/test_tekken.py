@@ -71,9 +71,10 @@ def test_written_special_tokens() -> None:
     assert [added[i].special for i in range(4)] == [True, False, True, True]
 
 
-def test_special_tokens_of_later_versions_have_to_be_written() -> None:
+@pytest.mark.parametrize("version", ["v11", "v", "v²", "v" + "9" * 5000, "3", "v 3", "v3\n"])
+def test_special_tokens_of_later_versions_have_to_be_written(version: str) -> None:
     file = tekken()
-    file["config"]["version"] = "v11"
+    file["config"]["version"] = version
     with pytest.raises(ArtifactDamaged, match="has to list its special tokens"):
         converted(file)
 

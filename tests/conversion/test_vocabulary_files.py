@@ -17,7 +17,7 @@ from tests.support.native_tokenizers import native_file
 from tests.support.vocabulary_files import PATTERN, ranks, said, tekken, tokens
 from toktier import Config
 from toktier.conversion.recognise import VocabularyFormat, vocabulary_format
-from toktier.errors import ArtifactDamaged, ConfigInvalid, UnsupportedConfig
+from toktier.errors import ArtifactDamaged, ConfigInvalid, EnvironmentFault, UnsupportedConfig
 from toktier.routing.vocabulary import THIRD_PARTY
 
 TEXT = "Hello <|end|> wörld, it's 42   times"
@@ -105,6 +105,30 @@ def test_a_document_that_says_something_else_is_damaged(changes: dict[str, Any],
     path = ranks(tmp_path / "x.tiktoken")
     said(path, **changes)
     with pytest.raises(ArtifactDamaged, match=r"x\.tiktoken\.json"):
+        toktier.from_file(path, config=Config(home=tmp_path))
+
+
+@pytest.mark.parametrize("kind", ["directory", "fifo", "dangling"])
+def test_a_document_that_is_no_file_is_said_to_be_none(kind: str, tmp_path: Path) -> None:
+    """Not that there is none, which would ask for a file under a name that is taken."""
+    path = ranks(tmp_path / "x.tiktoken")
+    beside = tmp_path / "x.tiktoken.json"
+    {"directory": beside.mkdir, "fifo": lambda: os.mkfifo(beside), "dangling": lambda: beside.symlink_to("no")}[kind]()
+    with pytest.raises(EnvironmentFault, match=r"cannot read .*x\.tiktoken\.json"):
+        toktier.from_file(path, config=Config(home=tmp_path))
+
+
+def test_a_name_that_leaves_no_room_for_the_document_is_refused_as_without_one(tmp_path: Path) -> None:
+    path = ranks(tmp_path / ("x" * 252))  # of the 255 bytes that file systems allow
+    with pytest.raises(UnsupportedConfig, match="ranks alone"):
+        toktier.from_file(path, config=Config(home=tmp_path))
+
+
+def test_lines_that_end_as_on_other_systems_are_damage_of_the_file(tmp_path: Path) -> None:
+    path = ranks(tmp_path / "x.tiktoken")
+    said(path)
+    path.write_bytes(path.read_bytes().replace(b"\n", b"\r\n"))
+    with pytest.raises(ArtifactDamaged, match="line 1 .*TOKEN RANK"):
         toktier.from_file(path, config=Config(home=tmp_path))
 
 

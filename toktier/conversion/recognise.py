@@ -13,7 +13,7 @@ from pathlib import Path
 from toktier.regular_files import open_regular
 
 HEAD = 8192  # bytes: what stands first in a tekken file, its pattern, has about 600
-_RANK_LINE = re.compile(rb"[A-Za-z0-9+/]{1,2048}={0,2} [0-9]{1,10}\n")
+_RANK_LINE = re.compile(rb"[A-Za-z0-9+/]{1,2048}={0,2} [0-9]{1,10}\r?\n")  # its reader refuses \r, and says where it is
 _TEKKEN = (b'"config"', b'"default_vocab_size"', b'"default_num_special_tokens"')
 
 

@@ -7,6 +7,7 @@ and chats; it changes no id of a text.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -67,7 +68,7 @@ def _special_tokens(file: Any, config: Any, count: int, name: str) -> list[Speci
     written = file.get("special_tokens")
     if written is None:
         version = _member(config, "version", str, name)
-        if not version.startswith("v") or not version[1:].isdigit() or int(version[1:3]) > _UNWRITTEN_UP_TO:
+        if re.fullmatch("v[0-9]{1,9}", version) is None or int(version[1:]) > _UNWRITTEN_UP_TO:
             raise damaged(name, f"a file of version {version[:20]!r} has to list its special tokens")
         written = [{"rank": i, "token_str": c, "is_control": True} for i, c in enumerate(_UNWRITTEN[:count])]
     if not isinstance(written, list) or len(written) > count:

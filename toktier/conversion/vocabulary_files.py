@@ -77,7 +77,7 @@ def _tekken(path: Path, name: str) -> _Made:
 def _ranks(path: Path, name: str) -> _Made:
     ranks = _read(path)
     beside = path.with_name(path.name + SUFFIX)
-    if beside.is_file():
+    if os.path.lexists(beside):  # one that is no file, or that leads nowhere, is told of when it is read
         told = _read(beside)
         return [ranks, told], RANKS_V1, lambda: _with_document(ranks, name, told, beside.name)
     for converter in pinned.CONVERTERS:
