@@ -14,7 +14,7 @@ from toktier.routing.probe import Problem
 from toktier.routing.third_party_route import ThirdPartyRoute
 from toktier.routing.vocabulary import Reason
 
-FILE_GATE = "file"
+FILE_GATE, PROCESS_GATE = "file", "process"
 
 
 def opened(
@@ -27,6 +27,8 @@ def opened(
     try:
         backend = open_backend(plan.serves, source, changes_length, _template(native, reference))
     except BackendExecutionFault as fault:
+        if fault.details.get("forked"):
+            return plan.without(Problem(PROCESS_GATE, Reason.BACKEND_FORKED, fault.message)), None
         text = f"it cannot load the file: {fault.details['engine']}"
         return plan.without(Problem(FILE_GATE, Reason.BACKEND_REFUSED_FILE, text)), None
     return plan, ThirdPartyRoute(plan, backend, reference, plan.facts.third_party.version or "")

@@ -448,6 +448,7 @@ class Tokenizer(EncoderBase, Decoding, AsyncCalls):
             {} if gpu is None else gpu.fallen,
             gpu is not None and gpu.texts > 0 and texts == self._gpu_calls_seen,
             None if self._third_party is None else self._third_party.last,
+            None if self._third_party is None else self._third_party.last_decoded,
         )
 
     def _sessions_facts(self) -> dict[str, Any]:

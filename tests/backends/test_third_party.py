@@ -15,6 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import numpy
 import pytest
 import tokenizers
 from hypothesis import HealthCheck, given, settings
@@ -199,6 +200,88 @@ def test_one_that_is_installed_and_broken(name: str, engine: StandIn, monkeypatc
     monkeypatch.setattr("toktier.backends.third_party.importlib.import_module", broken)
     with pytest.warns(ToktierWarning, match="libfoo"):
         assert opened(name).encode("a").backend == "hf"
+
+
+ROW_BY_ROW = [n for n in NAMES if n != "fastokens"]  # which answers in one buffer without types
+NO_ROWS = {
+    "no array": None, "text": "ab", "bytes": b"abcd", "too large": [1 << 32],
+    "negative": numpy.array([-1], dtype=numpy.int32), "floats": numpy.array([1.0], dtype=numpy.float32),
+    "two dimensions": numpy.zeros((2, 2), dtype=numpy.uint32),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("row", NO_ROWS.values(), ids=NO_ROWS)
+@pytest.mark.parametrize("file", ["cl100k_like", "llama_like"])
+@pytest.mark.parametrize("name", ROW_BY_ROW)
+def test_an_answer_that_is_no_row_of_ids_is_a_fault_of_the_engine(
+    name: str, engine: StandIn, row: Any, file: str
+) -> None:
+    """With a template around it and without: no ids that were read out of other bytes, no error of the text."""
+    path = SMALL_DIR / f"{file}.json"
+    loose, strict = opened(name, path), opened(name, path, config=STRICT)
+    expected = tokenizers.Tokenizer.from_file(str(path)).encode(TEXT).ids
+    engine.answers = lambda rows: [row for _ in rows]
+    encoding = loose.encode(TEXT, add_special_tokens=True)
+    assert (encoding.ids, encoding.backend) == (expected, "hf")
+    assert loose.encode_batch([TEXT], add_special_tokens=True).backend == "hf"
+    assert loose.explain()["counters"]["reasons"] == {"R_EXEC_FAULT": 2}
+    for call in (strict.encode, strict.count, lambda text, add: strict.encode_batch([text], add)):
+        with pytest.raises(BackendExecutionFault):
+            call(TEXT, True)
+
+
+@pytest.mark.parametrize("name", ROW_BY_ROW)
+def test_a_row_of_wider_integers_is_read_by_value(name: str, engine: StandIn) -> None:
+    engine.answers = lambda rows: [numpy.array(row, dtype=numpy.int64) for row in rows]
+    path = SMALL_DIR / "llama_like.json"
+    encoding = opened(name, path).encode(TEXT, add_special_tokens=True)
+    assert (encoding.ids, encoding.backend) == (tokenizers.Tokenizer.from_file(str(path)).encode(TEXT).ids, name)
+
+
+@pytest.mark.parametrize("answers", [lambda rows: rows[1:], lambda rows: [*rows, [1]], lambda rows: []])
+@pytest.mark.parametrize("name", [n for n in NAMES if n != "gigatoken"])  # which is asked text by text
+def test_a_batch_with_too_few_or_too_many_rows_is_a_fault(name: str, engine: StandIn, answers: Any) -> None:
+    texts = [TEXT, "a", ""]
+    loose, strict = opened(name), opened(name, config=STRICT)
+    engine.answers = answers
+    batch = loose.encode_batch(texts)
+    assert (len(batch), batch.backend) == (3, "hf")
+    assert len(loose.count_batch(texts)) == 3
+    with pytest.raises(BackendExecutionFault, match="rows for 3 texts"):
+        strict.encode_batch(texts)
+
+
+@pytest.mark.parametrize("ends", [[1, 2], [0, 1, 3], [0, 1], [0, 3, 2], [0], []])
+def test_a_buffer_that_its_rows_do_not_fill_is_a_fault(monkeypatch: pytest.MonkeyPatch, ends: list[int]) -> None:
+    engine = third_party_stand_in.install(monkeypatch, "fastokens")
+    tok = opened("fastokens", config=STRICT)
+    engine.ends = lambda _: ends
+    engine.answers = lambda rows: [[1, 2]]
+    with pytest.raises(BackendExecutionFault):
+        tok.encode_batch([TEXT] * (2 if len(ends) == 3 else 1))
+
+
+@pytest.mark.parametrize("answer", [None, b"bytes", 3])
+def test_decoding_to_what_is_no_text_is_a_fault(monkeypatch: pytest.MonkeyPatch, answer: Any) -> None:
+    engine = third_party_stand_in.install(monkeypatch, "basetenkenizer")
+    loose, strict = opened("basetenkenizer"), opened("basetenkenizer", config=STRICT)
+    ids = loose.encode("a word").ids
+    engine.text = lambda text: answer
+    assert loose.decode(ids) == "a word"
+    assert loose.decode_stream().step(ids[0]) is not None
+    _last_decoded(loose, "hf", "reference", "R_EXEC_FAULT")
+    engine.text = lambda text: text
+    assert loose.decode(ids) == "a word"
+    _last_decoded(loose, "basetenkenizer", "third_party", None)
+    engine.text = lambda text: answer
+    with pytest.raises(BackendExecutionFault):
+        strict.decode(ids)
+
+
+def _last_decoded(tok: Tokenizer, by: str, path: str, fallback: str | None) -> None:
+    said = tok.explain(summary=True)
+    members = ("last_decode_backend", "last_decode_path", "last_decode_fallback")
+    assert tuple(said[member] for member in members) == (by, path, fallback)
 
 
 @given(
@@ -406,19 +489,26 @@ def _said(session: Any) -> str:
 
 @pytest.mark.unsanitized
 def test_the_fork_of_a_process_in_which_it_ran_does_not_ask_it(name: str, engine: StandIn) -> None:
+    """Nor one of another tokenizer, or loaded there: threads are of the engine, not of one of its uses."""
     fresh, ran, strict = opened(name), opened(name), opened(name, config=STRICT)
-    ran.encode(TEXT), strict.encode(TEXT)
+    ran.encode(TEXT)
     child = os.fork()
     if child == 0:
         problem = 1
         try:
-            assert fresh.encode("a").backend == name
-            assert ran.encode("a").backend == "hf"
-            assert ran.explain()["counters"]["reasons"] == {"R_BACKEND_FORKED": 1}
-            try:
-                strict.encode("a")
-            except BackendExecutionFault as fault:
-                problem = 0 if "forked" in fault.message else 2
+            for tok in (fresh, ran):
+                assert tok.encode("a").backend == "hf"
+                assert tok.explain()["counters"]["reasons"] == {"R_BACKEND_FORKED": 1}
+            with pytest.warns(ToktierWarning, match="R_BACKEND_FORKED"):
+                loaded = opened(name)
+            assert loaded.encode("a").backend == "hf"
+            for refused, error in (
+                (lambda: strict.encode("a"), BackendExecutionFault),
+                (lambda: opened(name, config=STRICT), BackendUnavailable),
+            ):
+                with pytest.raises(error, match="forked"):
+                    refused()
+            problem = 0
         finally:
             os._exit(problem)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0

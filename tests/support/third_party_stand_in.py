@@ -23,13 +23,17 @@ class PanicException(BaseException):
 
 
 class StandIn:
-    """What was asked of an engine, what it is to throw, and what it is to get wrong."""
+    """What was asked of an engine, what it is to throw, and what it is to get wrong: ids (`wrong`), the rows of a call
+    (`answers`), where rows end in one buffer (`ends`), decoded text (`text`)."""
 
     def __init__(self) -> None:
         self.calls: list[str] = []
         self.load_fails: BaseException | None = None
         self.fails: BaseException | None = None
         self.wrong: Callable[[str, list[int]], list[int]] = lambda text, ids: ids
+        self.answers: Callable[[list[Any]], list[Any]] = lambda rows: rows
+        self.ends: Callable[[list[int]], list[int]] = lambda ends: ends
+        self.text: Callable[[str], Any] = lambda text: text
 
     def asked(self, call: str) -> None:
         self.calls.append(call)
@@ -38,11 +42,11 @@ class StandIn:
 
 
 class _Result:
-    def __init__(self, ids: list[int]) -> None:
+    def __init__(self, ids: Any) -> None:
         self.ids = ids
 
     def into_numpy(self, ids: bool = True) -> dict[str, Any]:
-        return {"ids": numpy.array(self.ids, dtype=numpy.uint32)}
+        return {"ids": self.ids}
 
 
 class _Engine:
@@ -53,9 +57,12 @@ class _Engine:
         self._plain, self._reference = (tokenizers.Tokenizer.from_str(text) for _ in range(2))
         self._plain.encode_special_tokens = True
 
-    def _row(self, text: str, add: bool, plain: bool) -> _Result:
+    def _row(self, text: str, add: bool, plain: bool) -> list[int]:
         ids = (self._plain if plain else self._reference).encode(text, add_special_tokens=add).ids
-        return _Result(self._told.wrong(text, ids))
+        return self._told.wrong(text, ids)
+
+    def _rows(self, texts: list[str], add: bool, plain: bool) -> list[Any]:
+        return self._told.answers([numpy.array(self._row(text, add, plain), dtype=numpy.uint32) for text in texts])
 
 
 class _Rust(_Engine):
@@ -63,31 +70,31 @@ class _Rust(_Engine):
 
     def encode(self, text: str, add: bool = False, plain: bool = False) -> _Result:
         self._told.asked("encode")
-        return self._row(text, add, plain)
+        return _Result(self._rows([text], add, plain)[0])
 
     def encode_batch(self, texts: list[str], add: bool = False, plain: bool = False) -> list[_Result]:
         self._told.asked("encode_batch")
-        return [self._row(text, add, plain) for text in texts]
+        return [_Result(row) for row in self._rows(texts, add, plain)]
 
     def encode_batch_flat(self, texts: list[str], add: bool = False, plain: bool = False) -> tuple[bytes, bytes]:
         self._told.asked("encode_batch_flat")
-        rows = [self._row(text, add, plain).ids for text in texts]
-        ends = numpy.cumsum([0, *map(len, rows)], dtype=numpy.uint64)
-        return numpy.array([i for row in rows for i in row], dtype=numpy.uint32).tobytes(), ends.tobytes()
+        rows = self._rows(texts, add, plain)
+        ends = self._told.ends(numpy.cumsum([0, *map(len, rows)]).tolist())
+        return numpy.concatenate([*rows, []]).astype(numpy.uint32).tobytes(), numpy.array(ends, numpy.uint64).tobytes()
 
     def encode_segments(self, segments: list[tuple[str, bool]], tiktoken_safe: bool = True) -> _Result:
         self._told.asked("encode_segments")
-        return _Result([i for text, allow in segments for i in self._row(text, False, not allow).ids])
+        return _Result([i for text, allow in segments for i in self._row(text, False, not allow)])
 
-    def decode(self, ids: list[int], skip: bool = False) -> str:
+    def decode(self, ids: list[int], skip: bool = False) -> Any:
         self._told.asked("decode")
-        return self._reference.decode(ids, skip_special_tokens=skip)
+        return self._told.text(self._reference.decode(ids, skip_special_tokens=skip))
 
 
 class _Giga(_Engine):
     def encode(self, text: str) -> Any:
         self._told.asked("encode")
-        return numpy.array(self._row(text, False, False).ids, dtype=numpy.uint32)
+        return self._rows([text], False, False)[0]
 
 
 def install(monkeypatch: pytest.MonkeyPatch, name: str) -> StandIn:

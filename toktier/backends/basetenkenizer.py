@@ -29,9 +29,8 @@ class BasetenkenizerBackend(ThirdPartyBackend):
     def _encode_segments(self, segments: list[tuple[str, bool]]) -> Ids:
         return _moved(self._engine.encode_segments(segments, tiktoken_safe=False))
 
-    def _decode(self, ids: list[int], skip_special_tokens: bool) -> str:
-        text: str = self._engine.decode(ids, skip_special_tokens)
-        return text
+    def _decode(self, ids: list[int], skip_special_tokens: bool) -> object:
+        return self._engine.decode(ids, skip_special_tokens)
 
 
 def _moved(encoding: Any) -> Ids:

@@ -30,6 +30,8 @@ class FastokensBackend(ThirdPartyBackend):
             return [row.ids for row in rows]
         ids, ends = self._engine.encode_batch_flat(list(texts), add_special_tokens, plain)
         flat, at = memoryview(ids).cast("I"), memoryview(ends).cast("Q")
+        if not at or (at[0], at[-1]) != (0, len(flat)) or any(begin > end for begin, end in pairwise(at)):
+            raise ValueError("its rows are not those of its buffer")
         return [flat[begin:end] for begin, end in pairwise(at)]
 
     def _encode_segments(self, segments: list[tuple[str, bool]]) -> Ids:

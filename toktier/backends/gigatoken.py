@@ -37,7 +37,7 @@ class GigatokenBackend(ThirdPartyBackend):
             return ids
         before, after = self._template
         whole = array("I", before)
-        whole.frombytes(memoryview(ids).cast("B"))
+        whole.frombytes(memoryview(self._encoding(ids)).cast("B"))
         whole.extend(after)
         return whole
 

@@ -3,9 +3,9 @@
 They are optional distributions, imported when one is named, never changed by a call. A text is checked as every engine
 checks it before they see it; what they throw becomes an error of ours; ids come over as one buffer, without an object
 for each; they know no offsets, and a result of theirs has none. In the fork of a process in which one ran it is not
-asked any more: its threads, which it never ends, are not there, and a call could wait for them for ever. The reference
-decodes for those that cannot decode as it does. Not here: the engines (one module each), when one may run
-(`toktier.routing.plan`), what serves where it fails (`toktier.routing.third_party_route`).
+asked any more, nor loaded again: its threads, which are the module's and never end, are not there, and a call could
+wait for them for ever. The reference decodes for those that cannot decode as it does. Not here: the engines (one module
+each), when one may run (`toktier.routing.plan`), what serves where it fails (`toktier.routing.third_party_route`).
 """
 
 from __future__ import annotations
@@ -21,11 +21,14 @@ from toktier._native import Encoding, EncodingBatch
 from toktier.backends.foreign_errors import foreign_errors
 from toktier.backends.hf import ArtifactSource, checked_text
 from toktier.backends.text import Text
-from toktier.errors import BackendExecutionFault, NotATokenizer, UnsupportedConfig
+from toktier.errors import BackendExecutionFault, InvalidToken, NotATokenizer, UnsupportedConfig
 from toktier.routing.vocabulary import THIRD_PARTY, BackendId
 
 Ids = Any  # a buffer of uint32
 Template = Callable[[], tuple[tuple[int, ...], tuple[int, ...]]]
+
+_ran_in: dict[BackendId, int] = {}
+"""The process in which an engine first ran. Of a module, not of a tokenizer: all of one engine share its threads."""
 
 
 class ThirdPartyBackend(ABC):
@@ -38,8 +41,8 @@ class ThirdPartyBackend(ABC):
         be imported or does not take the file, and what `source` raises."""
         self.changes_length = changes_length
         self._name = source.name
-        self._ran_in: int | None = None  # the process
         text = _decoded(source)
+        self._refuse_in_fork()
         with self._errors("load the file"):
             self._engine = self._load(importlib.import_module(self.id.value), text)
 
@@ -56,7 +59,7 @@ class ThirdPartyBackend(ABC):
     def _encode_segments(self, segments: list[tuple[str, bool]]) -> Ids:
         raise NotImplementedError
 
-    def _decode(self, ids: list[int], skip_special_tokens: bool) -> str:
+    def _decode(self, ids: list[int], skip_special_tokens: bool) -> object:
         raise NotImplementedError
 
     # what the routed tokenizer asks
@@ -76,6 +79,8 @@ class ThirdPartyBackend(ABC):
         self._require(plain=plain)
         with self._running("encode"):
             rows = [self._encoding(ids) for ids in self._encode_batch(checked, add_special_tokens, plain)]
+            if len(rows) != len(checked):
+                raise ValueError(f"it gave {len(rows)} rows for {len(checked)} texts")
         return EncodingBatch.from_encodings(rows, backend=self.id.value)
 
     def encode_segments(self, segments: Iterable[tuple[Text, bool]]) -> Encoding:
@@ -89,15 +94,16 @@ class ThirdPartyBackend(ABC):
     def decode(self, ids: list[int], skip_special_tokens: bool) -> str:
         """Of an engine that decodes by itself; `ids` are checked by the caller."""
         with self._running("decode"):
-            return self._decode(ids, skip_special_tokens)
-
-    @property
-    def is_inherited(self) -> bool:
-        """This process is a fork of one in which the engine ran."""
-        return self._ran_in not in (None, os.getpid())
+            text = self._decode(ids, skip_special_tokens)
+            if not isinstance(text, str):
+                raise TypeError(f"it gave {type(text).__name__} in the place of a text")
+            return text
 
     def _encoding(self, ids: Ids) -> Encoding:
-        return Encoding.from_ids(ids, backend=self.id.value)
+        try:
+            return Encoding.from_ids(ids, backend=self.id.value)
+        except InvalidToken as error:  # an error of callers, who gave none
+            raise ValueError(f"what it gave is no row of ids: {error.message}") from None
 
     def _require(self, *, plain: bool = False, segments: bool = False) -> None:
         rule = THIRD_PARTY[self.id]
@@ -111,14 +117,17 @@ class ThirdPartyBackend(ABC):
             )
 
     def _running(self, what: str) -> AbstractContextManager[None]:
-        if self.is_inherited:
+        self._refuse_in_fork()
+        _ran_in[self.id] = os.getpid()
+        return self._errors(what)
+
+    def _refuse_in_fork(self) -> None:
+        if _ran_in.get(self.id, os.getpid()) != os.getpid():
             raise BackendExecutionFault(
                 f"{self.id.value} ran before this process was forked, and its threads are not in it",
                 details={"backend": self.id.value, "forked": True},
-                remedy="load the tokenizer after the fork, or start processes by spawn",
+                remedy="start processes by spawn, or fork before the engine first encodes",
             )
-        self._ran_in = os.getpid()
-        return self._errors(what)
 
     def _errors(self, what: str) -> AbstractContextManager[None]:
         remedy = "use another backend: this engine and this tokenizer do not go together for this input"

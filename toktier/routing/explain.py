@@ -36,7 +36,7 @@ class Calls:
     without a cut. `gpu`: those of the GPU;
     `fallen`: those that were long enough for it and came to the CPU engine, by reason; `gpu_last`: the last was its.
     `third_party_last`: who answered the last text of a tokenizer that such an engine serves, and why not the engine;
-    None before the first."""
+    `third_party_decoded`: the same of what was decoded. None before the first."""
 
     native: int
     native_bytes: int
@@ -46,6 +46,7 @@ class Calls:
     fallen: Mapping[Reason, int] = field(default_factory=dict)
     gpu_last: bool = False
     third_party_last: tuple[BackendId, Reason | None] | None = None
+    third_party_decoded: tuple[BackendId, Reason | None] | None = None
 
     def below(self, plan: Plan) -> int:
         """Texts that were too short for the GPU that serves: whatever came to the CPU engine for no other reason."""
@@ -67,6 +68,7 @@ def summarise(plan: Plan, counters: Counters, calls: Calls, program: dict[str, A
     loaded = None if gate is None else gate.reason
     reason = loaded
     last: BackendId = served
+    decoded_by: BackendId = decoder
     if served is BackendId.HF:
         encoded = counters.texts(served)
     elif served in THIRD_PARTY:
@@ -75,9 +77,11 @@ def summarise(plan: Plan, counters: Counters, calls: Calls, program: dict[str, A
     else:
         last = BackendId.GPU if calls.gpu_last else BackendId.FAST_CPU
         encoded = calls.native + calls.gpu
-    decoded = counters.decodings(decoder)
-    fallback = None if reason is None else reason.value
     decode_reason = loaded if decoder is below else Reason.DECODE_REFERENCE
+    if calls.third_party_decoded is not None:
+        decoded_by, decode_reason = calls.third_party_decoded
+    decoded = counters.decodings(decoded_by)
+    fallback = None if reason is None else reason.value
     return {
         "backend": served.value,
         "status": plan.status.value,
@@ -90,8 +94,8 @@ def summarise(plan: Plan, counters: Counters, calls: Calls, program: dict[str, A
         "last_execution_path": _PATHS[last] if encoded else None,
         "last_execution_source": "text" if encoded else None,
         "last_execution_fallback": fallback if encoded else None,
-        "last_decode_backend": decoder.value if decoded else None,
-        "last_decode_path": _PATHS[decoder] if decoded else None,
+        "last_decode_backend": decoded_by.value if decoded else None,
+        "last_decode_path": _PATHS[decoded_by] if decoded else None,
         "last_decode_fallback": decode_reason.value if decoded and decode_reason is not None else None,
         "exact_id_guarantee": plan.exact_id_guarantee,
         "fallback_ever_occurred": bool(counters.reasons() or calls.fallen),

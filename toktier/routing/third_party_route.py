@@ -36,6 +36,7 @@ class ThirdPartyRoute:
         self.decodes = THIRD_PARTY[backend.id].decodes
         self.identity = f"{backend.id.value} {version} sha256:{plan.program.artifact_sha256}"
         self.last: tuple[BackendId, Reason | None] | None = None  # who answered the last text, and why not the engine
+        self.last_decoded: tuple[BackendId, Reason | None] | None = None  # the same of ids, where the engine decodes
         self.backend, self._reference = backend, reference
         self._may_fall = BackendId.HF in plan.chain
 
@@ -80,7 +81,9 @@ class ThirdPartyRoute:
             lambda: self.backend.decode(ids, skip_special_tokens),
             lambda: self._reference.decode(ids, skip_special_tokens),
         )
-        counters.decoded(self.id if reason is None else BackendId.HF, reason)
+        by = self.id if reason is None else BackendId.HF
+        self.last_decoded = by, reason
+        counters.decoded(by, reason)
         return text
 
     def _try(self, ask: Callable[[], T], instead: Callable[[], T]) -> tuple[T, Reason | None]:
