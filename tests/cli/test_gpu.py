@@ -79,6 +79,17 @@ def test_every_architecture_is_compiled_twice_kept_and_listed(with_fake: Here, f
     assert check_document(with_fake("gpu", "list", "--json"))["cached"] == []
 
 
+def test_an_entry_that_does_not_hold_is_not_said_to_be_used(with_fake: Here) -> None:
+    (row,) = check_document(with_fake("gpu", "compile", "--arch", "sm_90", "--json"))["cubins"]
+    cubin = Path(row["path"]) / "unit.cubin"
+    cubin.write_bytes(cubin.read_bytes()[:1000])  # as a crash of the host leaves it
+    (listed,) = check_document(with_fake("gpu", "list", "--json"))["cached"]
+    assert (listed["used"], listed["problem"]) == (False, "its cubin is not the one that was stored")
+    assert check_document(with_fake("gpu", "compile", "--arch", "sm_90", "--json"))["exit_code"] == 0
+    (listed,) = check_document(with_fake("gpu", "list", "--json"))["cached"]
+    assert (listed["used"], listed["problem"]) == (True, None)
+
+
 def test_some_architectures(with_fake: Here) -> None:
     outcome = with_fake("gpu", "compile", "--arch", "sm_90", "--arch", "sm_80")
     assert outcome.code == 0

@@ -115,7 +115,7 @@ def _cached_row(cache: CubinCache, key: str, current: set[str]) -> dict[str, Any
         "bytes": size_of(cache.path_of(key)),
         "compiler": None,
         "stored": None,
-        "used": key in current,
+        "used": False,
         "listed": False,
         "status": _status(False),
         "problem": None,
@@ -136,6 +136,7 @@ def _cached_row(cache: CubinCache, key: str, current: set[str]) -> dict[str, Any
             "bytes": len(stored.data),
             "compiler": shown(str(told.get("compiler"))) if isinstance(told, dict) else None,
             "stored": shown(str(stored.record.get("stored"))),
+            "used": key in current,
             "listed": listed,
             "status": _status(listed),
         }
