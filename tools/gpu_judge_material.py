@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
@@ -17,6 +18,14 @@ if TYPE_CHECKING:
 
 CUBIN = "judged.cubin"  # in the working directory: the kernels that are judged
 DOCUMENT = 4096  # bytes of each document of a batch
+SANITIZERS: dict[str, tuple[str, ...]] = {
+    "memcheck": (),
+    "racecheck": (),
+    "synccheck": (),
+    # Of kernels alone: a copy back takes some words behind the last id, which nobody wrote and nobody looks at.
+    "initcheck": ("--check-api-memory-access", "no"),
+}
+"""Tools of compute-sanitizer, with options of their own."""
 Row = dict[str, Any]
 
 
@@ -101,6 +110,16 @@ def closing(engine: GpuEngine) -> Iterator[GpuEngine]:
         yield engine
     finally:
         engine.close()
+
+
+def taken(answer: Path) -> Row:
+    """What a process left, taken away; where it left nothing, that."""
+    try:
+        found: Row = json.loads(answer.read_bytes())
+        answer.unlink()
+    except (OSError, ValueError):
+        return {"ok": False, "problem": "it gave no answer"}
+    return found
 
 
 def problems_of(rows: Iterable[Row]) -> int:

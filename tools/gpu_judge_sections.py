@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import ctypes
 import hashlib
-import json
 import os
 import platform
 import shutil
@@ -27,6 +26,7 @@ from typing import TYPE_CHECKING, Any
 from gpu_judge import arguments, write
 from gpu_judge_material import (
     CUBIN,
+    SANITIZERS,
     Row,
     Skipped,
     artifacts,
@@ -41,6 +41,7 @@ from gpu_judge_material import (
     problems_of,
     program_of,
     said,
+    taken,
     weight,
 )
 
@@ -57,7 +58,6 @@ from toktier.version import VERSION
 if TYPE_CHECKING:
     import argparse
 
-SANITIZERS = ("memcheck", "racecheck", "synccheck", "initcheck")
 SANITIZED_TEXTS, SANITIZED_BYTES = 120, 6_000  # texts of the self-test, of at most so many bytes
 UNBOUNDED = 3600.0  # seconds of patience with a run: a sanitizer slows kernels down a hundredfold
 FILLER = "No corpus was given, so that this sentence is it. "
@@ -336,15 +336,14 @@ def sanitizer(options: argparse.Namespace) -> Facts:
     if tool is None or options.driver is not None:
         raise Skipped("compute-sanitizer is not here" if tool is None else "it wants a driver, and not a stand-in")
     results: dict[str, Row] = {}
-    for name in SANITIZERS:
+    for name, more in SANITIZERS.items():
         own = ["--section", "sanitized", "--work", str(options.work), "--artifact", str(first_artifact(options))]
-        command = [tool, "--tool", name, "--error-exitcode", "99", sys.executable, __file__, *own]
+        command = [tool, "--tool", name, *more, "--error-exitcode", "99", sys.executable, __file__, *own]
         log = options.work / f"{name}.log"
         with open(log, "wb") as stream:
             run = subprocess.run(command, stdout=stream, stderr=subprocess.STDOUT, check=False)
         last = log.read_bytes()[-600:].decode(errors="replace")
-        answer = json.loads((options.work / "sanitized.json").read_text())
-        (options.work / "sanitized.json").unlink()
+        answer = taken(options.work / "sanitized.json")
         good = run.returncode == 0 and answer["ok"]
         problem = None if good else answer.get("problem") or answer.get("first") or f"it ended with {run.returncode}"
         results[name] = {"code": run.returncode, "problem": problem, "answer": answer, "last": last}

@@ -191,6 +191,36 @@ def test_kernels_that_were_brought_serve_where_none_can_be_compiled(tmp_path: Pa
     assert list(told["cubins"]["cubins"]) == ["sm_90.cubin"]
 
 
+SANITIZER = """#!/bin/sh
+echo "$@" >> "$WORK/asked"
+[ "$2" = memcheck ] && exit 3
+echo '{"ok": true}' > "$WORK/sanitized.json"
+"""
+
+
+def test_each_sanitizer_has_its_turn(tmp_path: Path) -> None:
+    """Though one of them does not start; what copies read is not asked, since some words of it nobody writes."""
+    tool = tmp_path / "compute-sanitizer"
+    tool.write_text(SANITIZER)
+    tool.chmod(0o755)
+    work = tmp_path / "work"
+    work.mkdir()
+    environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}", "WORK": str(work)}
+    line = [sys.executable, str(TOOL.with_name("gpu_judge_sections.py")), "--section", "sanitizer", "--work", str(work)]
+    subprocess.run([*line, "--artifact", str(MINI)], check=True, timeout=60, env=environment)
+    told = json.loads((work / "sanitizer.json").read_text())
+    assert {name: row["problem"] for name, row in told["tools"].items()} == {
+        "memcheck": "it gave no answer",
+        "racecheck": None,
+        "synccheck": None,
+        "initcheck": None,
+    }
+    assert (told["ok"], told["problems"]) == (False, 1)
+    asked = (work / "asked").read_text().splitlines()
+    assert [line for line in asked if "--check-api-memory-access no" in line] == [asked[3]]
+    assert "--tool initcheck" in asked[3]
+
+
 def test_a_document_that_cannot_be_written_goes_to_stdout(tmp_path: Path) -> None:
     (tmp_path / "judged.json").mkdir()
     run = subprocess.run(
