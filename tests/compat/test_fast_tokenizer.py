@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import copy
 import json
+import os
 import pickle
 import re
+import signal
 import subprocess
 import sys
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
@@ -232,6 +235,31 @@ def test_calls_in_threads_do_not_see_each_others_settings(llama: FastTokenizer) 
     with ThreadPoolExecutor(4) as pool:
         found = list(pool.map(lambda call: llama(**call).data, calls * 8))
     assert found == expected * 8
+
+
+@pytest.mark.ci
+@pytest.mark.unsanitized
+def test_a_fork_during_a_call_of_the_reference_leaves_a_child_that_can_call(llama: FastTokenizer) -> None:
+    options: dict[str, Any] = {"truncation": True, "max_length": 6}
+    expected = llama("one two", "three", **options).data
+    with ThreadPoolExecutor(1) as pool:
+        while True:  # until the fork comes while the thread is at the reference
+            long = pool.submit(llama, "one two three " * 20_000, "four", split_special_tokens=True)
+            while llama._reference._asked_in is None and not long.done():
+                time.sleep(0.001)
+            if llama._reference._asked_in is not None:
+                break
+        reader, writer = os.pipe()
+        child = os.fork()
+        if child == 0:
+            signal.signal(signal.SIGALRM, signal.SIG_DFL)
+            signal.alarm(20)  # a child that waits for a lock ends by it
+            os.write(writer, b"same" if llama("one two", "three", **options).data == expected else b"other")
+            os._exit(0)
+        os.close(writer)
+        with os.fdopen(reader, "rb") as pipe:
+            assert pipe.read() == b"same"
+        os.waitpid(child, 0)
 
 
 def test_copies_and_pickles_answer_alike(llama: FastTokenizer) -> None:

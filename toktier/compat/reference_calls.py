@@ -8,7 +8,9 @@ the ids of texts (`composed_rows`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from toktier.backends.hf import HfBackend, checked_text
@@ -36,6 +38,7 @@ class ReferenceCalls:
         self._tokenizer, self._template = tokenizer, template
         self._turns = Turns()
         self._object: tokenizers.Tokenizer | None = None
+        self._asked_in: int | None = None  # the process whose call is at the object
 
     def __reduce__(self) -> tuple[type[ReferenceCalls], tuple[Tokenizer, Template | None]]:
         return ReferenceCalls, (self._tokenizer, self._template)
@@ -46,15 +49,14 @@ class ReferenceCalls:
 
     def ask(self, what: Callable[[tokenizers.Tokenizer], Any]) -> Any:
         """`what` of the reference object, which it must not change."""
-        with self._turns.lock:
-            return what(self._opened())
+        with self._turn() as reference:
+            return what(reference)
 
     def encode(self, inputs: Sequence[Any], options: CallOptions) -> list[tokenizers.Encoding]:
         """One encoding of each input, padded together. Raises InvalidText, and InvalidCall where the reference refuses
         the input or cannot truncate it as asked."""
         given = [_checked(item, index) for index, item in enumerate(inputs)]
-        with self._turns.lock:
-            reference = self._opened()
+        with self._turn() as reference:
             try:
                 _set(reference, options)
                 return reference.encode_batch(
@@ -69,6 +71,21 @@ class ReferenceCalls:
                     details={"backend": "hf", "exception": type(error).__name__},
                     remedy="correct the inputs, max_length, stride or truncation",
                 ) from None
+
+    @contextmanager
+    def _turn(self) -> Iterator[tokenizers.Tokenizer]:
+        """The object for one call. A fork while a thread is at it leaves its inner lock held in the child, by nobody:
+        there it is opened anew."""
+        with self._turns.lock:
+            before, process = self._asked_in, os.getpid()
+            if before not in (None, process):
+                self._object, before = None, None
+            reference = self._opened()
+            self._asked_in = process
+            try:
+                yield reference
+            finally:
+                self._asked_in = before
 
     def _opened(self) -> tokenizers.Tokenizer:
         if self._object is None:
