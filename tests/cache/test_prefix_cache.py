@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from array import array
 from collections.abc import Sequence
@@ -17,7 +18,7 @@ from tests.support.native_tokenizers import native_file
 from toktier import Encoding
 from toktier.cache import PrefixCache, PrefixStorage
 from toktier.cache.facts import Added, Facts
-from toktier.errors import ConfigInvalid, InvalidText
+from toktier.errors import ConfigInvalid, InvalidText, ToktierWarning
 
 NATIVE = SMALL_DIR / "deepseek_like.json"
 
@@ -253,3 +254,36 @@ def test_an_answer_that_is_not_what_the_store_has_is_not_mixed_with_it(count: in
     cache = PrefixCache(Bytes(), S2, "n", storage, second_level=Overtaken(storage, text, [7] * count))
     assert cache.encode(text) == [7] * count + list(b"two")
     assert cache.encode(text) == list(text.encode())
+
+
+class Picky(Bytes):
+    """Raises for some texts, as backends do that take no special tokens, or no empty text."""
+
+    def __init__(self, refused: str) -> None:
+        super().__init__()
+        self.refused = refused
+
+    def encode(self, text: str, add_special_tokens: bool = False) -> list[int]:
+        if text == self.refused or (self.refused and self.refused in text):
+            raise ValueError("not this one")
+        return super().encode(text)
+
+
+def test_a_backend_that_raises_when_it_is_tried_is_not_cut_there() -> None:
+    assert PrefixCache(Picky("</s>"), S2).explain()["boundary_tokens"] == ["<s>"]
+    with pytest.warns(ToktierWarning, match="raised ValueError for an empty text"):
+        cache = PrefixCache(Picky(""), S2)
+    assert cache.encode("<s>x") == list(b"<s>x")
+
+
+class StripsBehindOne(Bytes):
+    def encode(self, text: str, add_special_tokens: bool = False) -> list[int]:
+        return super().encode(re.sub("(<100>) +", r"\1", text))
+
+
+def test_of_many_tokens_each_is_tried_or_is_no_boundary() -> None:
+    tokens = [f"<{i}>" for i in range(1030)]
+    told = PrefixCache(StripsBehindOne(), tokens).explain()
+    assert told["boundary_tokens"] == [token for token in tokens[:1024] if token != "<100>"]
+    assert "cut behind it" in told["dropped_tokens"]["<100>"]
+    assert "1024" in told["dropped_tokens"]["<1024>"]
