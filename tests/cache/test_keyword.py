@@ -160,3 +160,19 @@ def test_ids_of_a_file_beyond_the_compiler_are_shared_by_one_version(tmp_path: A
         tokenizer = toktier.from_file(path)
     assert tokenizer.fingerprint is None
     assert tokenizer._plan.facts.reference_version in (tokenizer.prefix_cache_facts().namespace or "")
+
+
+def test_the_name_of_a_cache_that_is_given_keeps_tenants_apart() -> None:
+    """Under the name and the fingerprint: a name alone would give one tokenizer the ids of another."""
+    storage = PrefixStorage()
+    text = texts()[0]
+    tenants = {name: PrefixCache(native_file(BASE), None, name, storage) for name in ("a", "b")}
+    for name, hits in (("a", 0), ("b", 0), ("a", 1)):
+        tokenizer = native_file(BASE, prefix_cache=tenants[name])
+        assert tokenizer.encode(text) == native_file(BASE).encode(text)
+        assert tokenizer.explain()["prefix_cache"]["stats"]["hits"] == hits
+    again = pickle.loads(pickle.dumps(tokenizer))
+    assert again._prefix_cache.namespace == tokenizer._prefix_cache.namespace
+    assert again._prefix_cache.namespace != native_file(BASE, prefix_cache=1)._prefix_cache.namespace
+    other = native_file(SMALL_DIR / "cl100k_like.json", prefix_cache=tenants["a"])
+    assert other.encode(text) == native_file(SMALL_DIR / "cl100k_like.json").encode(text)

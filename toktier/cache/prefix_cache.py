@@ -93,6 +93,7 @@ class PrefixCache:
         self._served_by = None if facts is None else facts.served_by
         self._boundaries = self._choose(special_tokens, facts)
         own = None if facts is None else facts.namespace
+        self.given_namespace = namespace
         self.namespace = namespace if namespace is not None else own or secrets.token_hex(16)
         self._engine: EncoderBase | None = None
         self._index: PrefixIndex | None = None

@@ -27,13 +27,14 @@ PrefixCacheArgument: TypeAlias = "int | Literal['auto'] | PrefixCache | PrefixSt
 @dataclass(frozen=True, slots=True)
 class PrefixCacheSetting:
     """`capacity`: bytes held, where there is no `storage`. `automatic`: "auto" was given. `second_level`: None: that of
-    the storage."""
+    the storage. `name`: kept apart from others of the same tokenizer."""
 
     capacity: int
     storage: PrefixStorage | None = None
     extend: bool = True
     automatic: bool = False
     second_level: SecondLevel | None = None
+    name: str | None = None
 
     def over(self, inner: Any, *, warn: bool = True) -> PrefixCache:
         from toktier.cache.prefix_cache import PrefixCache
@@ -41,8 +42,10 @@ class PrefixCacheSetting:
 
         # A budget that a process is given means its memory.
         storage = self.storage or PrefixStorage(self.capacity, budget="resident")
+        own = None if self.name is None else inner.prefix_cache_facts().namespace
         return PrefixCache(
             inner,
+            namespace=None if own is None else f"{own} {self.name}",
             storage=storage,
             extend=self.extend,
             second_level=self.second_level,
@@ -55,9 +58,9 @@ class PrefixCacheSetting:
             return OFF_ON_GPU
         return OFF_ON_ENGINE if native and self.automatic else None
 
-    def __reduce__(self) -> tuple[type[PrefixCacheSetting], tuple[int, None, bool, bool]]:
+    def __reduce__(self) -> tuple[type[PrefixCacheSetting], tuple[Any, ...]]:
         """Entries and connections stay in their process: another one begins with an empty storage of the capacity."""
-        return PrefixCacheSetting, (self.capacity, None, self.extend, self.automatic)
+        return PrefixCacheSetting, (self.capacity, None, self.extend, self.automatic, None, self.name)
 
 
 def setting_of(value: PrefixCacheArgument) -> PrefixCacheSetting | None:
@@ -68,7 +71,13 @@ def setting_of(value: PrefixCacheArgument) -> PrefixCacheSetting | None:
     from toktier.cache.storage import DEFAULT_CAPACITY, PrefixStorage
 
     if isinstance(value, PrefixCache):
-        return PrefixCacheSetting(value.storage.capacity, value.storage, value.extend, second_level=value.second_level)
+        return PrefixCacheSetting(
+            value.storage.capacity,
+            value.storage,
+            value.extend,
+            second_level=value.second_level,
+            name=value.given_namespace,
+        )
     if isinstance(value, PrefixStorage):
         return PrefixCacheSetting(value.capacity, value)
     if value == "auto":
