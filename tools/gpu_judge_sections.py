@@ -342,7 +342,7 @@ def sanitizer(options: argparse.Namespace) -> Facts:
         log = options.work / f"{name}.log"
         with open(log, "wb") as stream:
             run = subprocess.run(command, stdout=stream, stderr=subprocess.STDOUT, check=False)
-        last = log.read_bytes()[-600:].decode(errors="replace")
+        last = log.read_bytes()[-6000:].decode(errors="replace")
         answer = taken(options.work / "sanitized.json")
         good = run.returncode == 0 and answer["ok"]
         problem = None if good else answer.get("problem") or answer.get("first") or f"it ended with {run.returncode}"

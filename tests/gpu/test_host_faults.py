@@ -110,7 +110,10 @@ def test_an_image_that_the_driver_refuses(cuda: FakeCuda) -> None:
 def test_memory_decides_how_long_a_lane_is(cuda: FakeCuda) -> None:
     cuda.set(free_memory=60 << 20)
     engine = cuda.engine(program(), lane_bytes=16 << 20)
-    assert engine.facts()["lane_bytes"] == 1 << 20
+    facts = engine.facts()
+    assert facts["lane_bytes"] == 1 << 20
+    for told, of_each_byte in ((facts["device_bytes"] - facts["table_bytes"], 15), (facts["host_bytes"], 5.75)):
+        assert told / (facts["lanes"] << 20) == pytest.approx(of_each_byte, rel=0.01)  # docs/gpu.md, "Memory"
     assert engine.encode("text").backend == "gpu"
     engine.close()
     cuda.set(free_memory=30 << 20)
@@ -168,7 +171,8 @@ def test_any_call_may_fail_once(cuda: FakeCuda, name: str, code: int) -> None:
         cuda.fail(name, nth, code)
         engine = opened(cuda, used)
         if isinstance(engine, _native.GpuError):
-            assert f"from {name}" in str(engine) or name == "cuCtxPopCurrent"  # whose result nobody can act on
+            # Of the latter two nobody can act on the result: the next call tells it.
+            assert f"from {name}" in str(engine) or name in ("cuCtxPopCurrent", "cuStreamDestroy")
             known = {OUT_OF_MEMORY: "out_of_memory", LAUNCH_FAILED: "device_lost"}.get(code, "load_failed")
             assert engine.code == ("no_device" if name == "cuInit" and code != OUT_OF_MEMORY else known)
         else:
