@@ -128,7 +128,7 @@ def test_lines_that_end_as_on_other_systems_are_damage_of_the_file(tmp_path: Pat
     path = ranks(tmp_path / "x.tiktoken")
     said(path)
     path.write_bytes(path.read_bytes().replace(b"\n", b"\r\n"))
-    with pytest.raises(ArtifactDamaged, match="line 1 .*TOKEN RANK"):
+    with pytest.raises(ArtifactDamaged, match=r"line 1 .*TOKEN RANK"):
         toktier.from_file(path, config=Config(home=tmp_path))
 
 
