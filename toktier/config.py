@@ -24,7 +24,7 @@ from typing import Any
 from toktier.errors import ConfigInvalid
 from toktier.labels import MAX_QUOTED, quoted, shown, shown_path
 from toktier.regular_files import open_regular
-from toktier.routing.vocabulary import GPU_MIN_BYTES, GpuDelivery
+from toktier.routing.vocabulary import BACKEND_NAMES, GPU_MIN_BYTES, GpuDelivery, expected_one
 
 CONFIG_FILE = "config.toml"
 MAX_CONFIG_BYTES = 1 << 20
@@ -143,8 +143,8 @@ def _log_level(text: str) -> str:
 
 
 def _backend_name(text: str) -> str:
-    if not text or not text.isascii() or not text.replace("_", "").isalnum():
-        raise ValueError("expected the name of a backend, such as auto, hf or fast_cpu")
+    if text not in BACKEND_NAMES:
+        raise ValueError(expected_one(text, BACKEND_NAMES))
     return text
 
 

@@ -328,9 +328,13 @@ def test_the_argument_beats_the_variable_which_beats_auto(
     assert toktier.from_file(FILE, policy="experimental").encode("a").backend == other
     monkeypatch.setenv("TOKTIER_TOKENIZER", "")
     assert toktier.from_file(FILE, policy="experimental").encode("a").backend == "fast_cpu"
-    monkeypatch.setenv("TOKTIER_TOKENIZER", "fasttokens")
-    with pytest.raises(ConfigInvalid, match=", ".join(["auto", "gpu", "fast_cpu", *NAMES, "hf"])):
-        toktier.from_file(FILE)
+    names = ", ".join(["auto", "gpu", "fast_cpu", *NAMES, "hf"])
+    for typed in (f"{name}s", name.upper(), f" {name}"):
+        with pytest.raises(ConfigInvalid, match=f"{names}; did you mean '{name}'"):
+            toktier.from_file(FILE, tokenizer=typed)
+        monkeypatch.setenv("TOKTIER_TOKENIZER", typed)
+        with pytest.raises(ConfigInvalid, match=f"^TOKTIER_TOKENIZER is .*{names}; did you mean '{name}'"):
+            toktier.from_file(FILE)
 
 
 @pytest.mark.parametrize("policy", ["certified", "supported"])

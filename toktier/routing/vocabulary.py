@@ -7,6 +7,7 @@ layer may use it. Not here: what decides with them (`toktier.routing.plan`).
 from __future__ import annotations
 
 import enum
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -106,6 +107,8 @@ class Compared(enum.StrEnum):
 
 AUTO = "auto"
 """The value of `tokenizer=` that leaves the choice of the backend to the plan."""
+BACKEND_NAMES = (AUTO, *(backend.value for backend in BackendId))
+"""What `tokenizer=`, --tokenizer and TOKTIER_TOKENIZER take."""
 
 
 class Reason(enum.StrEnum):
@@ -213,17 +216,21 @@ POLICIES: dict[RoutingPolicy, PolicyRule] = {
 _E = TypeVar("_E", bound=enum.StrEnum)
 
 
+def expected_one(value: object, names: Sequence[str]) -> str:
+    """A clause that names what should have stood in the place of `value`, and the nearest of it."""
+    import difflib
+
+    near = difflib.get_close_matches(str(value).lower(), names, n=1)
+    return f"expected one of {', '.join(names)}" + (f"; did you mean {near[0]!r}?" if near else "")
+
+
 def _choice(kind: type[_E], what: str, value: object, also: tuple[str, ...] = ()) -> _E:
     try:
         return kind(value)  # type: ignore[arg-type]
     except ValueError:
-        import difflib
-
         names = [*also, *(member.value for member in kind)]
-        near = difflib.get_close_matches(str(value), names, n=1)
-        hint = f"; did you mean {near[0]!r}?" if near else ""
         raise ConfigInvalid(
-            f"{value!r} is no {what}: expected one of {', '.join(names)}{hint}",
+            f"{value!r} is no {what}: {expected_one(value, names)}",
             details={"value": str(value), "expected": names},
             remedy=f"use one of {', '.join(names)}",
         ) from None
