@@ -29,9 +29,11 @@ def one_of(*names: str) -> str:
 
 Family = Annotated[
     str | None,
-    typer.Option("--family", "-f", metavar="FAMILY", help="A pinned family, or a path to a tokenizer.json."),
+    typer.Option("--family", "-f", metavar="FAMILY", help="A pinned family, or a path as for --file."),
 ]
-File = Annotated[str | None, typer.Option("--file", metavar="PATH", help="A tokenizer.json.")]
+File = Annotated[
+    str | None, typer.Option("--file", metavar="PATH", help="A tokenizer.json, tekken file or tiktoken ranks.")
+]
 Policy = Annotated[str, typer.Option(metavar="POLICY", help=one_of(*RoutingPolicy))]
 DeviceOption = Annotated[str, typer.Option("--device", metavar="DEVICE", help=one_of(*Device))]
 Backend = Annotated[str | None, typer.Option("--tokenizer", metavar="BACKEND", help=one_of(AUTO, *BackendId))]
@@ -111,6 +113,19 @@ def looks_like_path(name: str) -> bool:
     return (
         os.sep in name or name.endswith((".json", ".tar", ".zst")) or (not name.isidentifier() and Path(name).is_file())
     )
+
+
+def tokenizer_json(path: Path, settings: Settings) -> Path:
+    """The file itself, or the tokenizer.json that a vocabulary of another format is converted to. Raises as
+    `converted_file`."""
+    from toktier.conversion.recognise import vocabulary_format
+
+    form = vocabulary_format(path)
+    if form is None:
+        return path
+    from toktier.conversion.vocabulary_files import converted_file
+
+    return converted_file(path, form, settings, shown_path(path)).path
 
 
 def load_tokenizer(

@@ -8,11 +8,13 @@ import os
 import time
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.cli.command import check_document, run, run_here
 from tests.support.material import SMALL_DIR
+from tests.support.vocabulary_files import ranks, said, tekken
 from toktier import _native, resources
 from toktier.artifacts.cache import ArtifactCache, hash_file
 from toktier.artifacts.pins import Pins, shipped_pins
@@ -188,3 +190,21 @@ def test_what_was_hashed_before_is_not_hashed_again(
     blob.write_bytes(MINI.read_bytes()[:-2] + b" }")
     assert "damaged" in shown()
     assert hashed == [blob, blob]
+
+
+def test_a_vocabulary_of_another_format_is_what_it_is_converted_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    made = ranks(tmp_path / "vocabulary.tiktoken")
+    said(made)
+    for path in (made, tekken(tmp_path / "tekken.json")):
+
+        def ask(*more: str, named: str = str(path)) -> dict[str, Any]:
+            line = ("inspect", named, *more, "--json")
+            return check_document(run_here(*line, home=tmp_path / "home", monkeypatch=monkeypatch, capture=capfdbinary))
+
+        alone = ask()
+        converted = ask(named=alone["path"])
+        assert alone["sha256"] == converted["sha256"] == hash_file(Path(alone["path"]))[0]
+        assert ask(alone["path"])["same"]
+        assert ask("--text", "Hello")["schema"] == "toktier.inspect_append"

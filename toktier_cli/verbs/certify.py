@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from toktier.conversion.recognise import vocabulary_format
 from toktier.errors import ArtifactNotFound, ConfigInvalid, EnvironmentFault, ExitCode, UsageError
 from toktier.labels import shown, shown_path, typed
 from toktier.routing.vocabulary import THIRD_PARTY, Compared
@@ -282,11 +281,9 @@ def artifact(invocation: Invocation, name: str) -> tuple[Path, str]:
     path = Path(name)
     if not path.is_file():
         raise ArtifactNotFound(f"{shown_path(path)} does not exist", details={"path": name}, remedy="check the path")
-    form = vocabulary_format(path)
-    if form is not None:
-        from toktier.conversion.vocabulary_files import converted_file
-
-        return converted_file(path, form, options.settings_of(invocation), shown_path(path)).path, shown(path.name)
+    followed = options.tokenizer_json(path, options.settings_of(invocation))
+    if followed != path:
+        return followed, shown(path.name)
     import hashlib
 
     digest = hashlib.sha256(path.read_bytes()).hexdigest()

@@ -123,14 +123,14 @@ def inspect(
     if len(given) == 2:
         from toktier_cli.verbs.inspect_pair import inspect_pair
 
-        return inspect_pair(given[0], given[1], pins, cache)
+        return inspect_pair(given[0], given[1], pins, settings, cache)
     name = given[0]
     if what and _is_repository(name):
         return _one_repository(name, revision, pins, settings, tables)
     if revision is not None:
         raise UsageError("--revision is of a repository (OWNER/NAME)", remedy="toktier inspect --help")
     if file is not None or (name not in pins.families and options.looks_like_path(name)):
-        return _one_file(Path(name), pins, settings, cache, tables)
+        return _one_file(options.tokenizer_json(Path(name), settings), pins, settings, cache, tables)
     return _one_family(survey(pins.family(name), cache, deep=True, trust_hint=True), settings, tables)
 
 
@@ -152,7 +152,7 @@ def _path_of(
         return pretrained.find(name, revision, settings, network=False).path
     if revision is not None:
         raise UsageError("--revision is of a repository (OWNER/NAME)", remedy="toktier inspect --help")
-    return Path(name) if is_file else path_of_one(name, pins, cache)
+    return options.tokenizer_json(Path(name), settings) if is_file else path_of_one(name, pins, settings, cache)
 
 
 def _is_repository(name: str) -> bool:

@@ -17,6 +17,7 @@ from toktier_cli.invocation import Result
 
 if TYPE_CHECKING:
     from toktier.artifacts.cache import ArtifactCache
+    from toktier.config import Settings
     from toktier.inspection.compare import Difference, Example, Side
 
 SHOWN_TOKENS = 12
@@ -27,11 +28,11 @@ _LISTS = {
 }  # fmt: skip
 
 
-def inspect_pair(first: str, second: str, pins: Pins, cache: ArtifactCache | None) -> Result:
+def inspect_pair(first: str, second: str, pins: Pins, settings: Settings, cache: ArtifactCache | None) -> Result:
     """Exit code 0: one tokenizer, whatever the spelling. 1: they differ in some part."""
     from toktier.inspection.compare import differences
 
-    a, b = (_side(name, pins, cache) for name in (first, second))
+    a, b = (_side(name, pins, settings, cache) for name in (first, second))
     found = differences(a, b)
     code = ExitCode.NO if found else ExitCode.DONE
     return Result(
@@ -47,10 +48,10 @@ def inspect_pair(first: str, second: str, pins: Pins, cache: ArtifactCache | Non
     )
 
 
-def _side(name: str, pins: Pins, cache: ArtifactCache | None) -> Side:
+def _side(name: str, pins: Pins, settings: Settings, cache: ArtifactCache | None) -> Side:
     from toktier.inspection.compare import Side
 
-    path = path_of_one(name, pins, cache)
+    path = path_of_one(name, pins, settings, cache)
     try:
         return Side.of(read_file(str(path)), name)
     except ProgramUnsupported as error:
@@ -59,10 +60,10 @@ def _side(name: str, pins: Pins, cache: ArtifactCache | None) -> Side:
         raise
 
 
-def path_of_one(name: str, pins: Pins, cache: ArtifactCache | None) -> Path:
+def path_of_one(name: str, pins: Pins, settings: Settings, cache: ArtifactCache | None) -> Path:
     """Of a family that is on this host, or a path. Raises ArtifactNotFound."""
     if name not in pins.families and (options.looks_like_path(name) or Path(name).exists()):
-        return Path(name)
+        return options.tokenizer_json(Path(name), settings)
     state = survey(pins.family(name), cache, deep=True, trust_hint=True)
     for entry in state.files:
         if entry.file.name == TOKENIZER_FILE and entry.status == "ok" and entry.path is not None:
