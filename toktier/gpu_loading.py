@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 
 from toktier import diagnostics_ring
 from toktier.errors import ToktierWarning
-from toktier.routing.plan import Gate, Plan, remedy_of
+from toktier.routing.gates import Gate
+from toktier.routing.plan import Plan, remedy_of
 from toktier.routing.vocabulary import BackendId
 
 if TYPE_CHECKING:

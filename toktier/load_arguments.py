@@ -13,7 +13,7 @@ from toktier.cache.setting import PrefixCacheArgument, PrefixCacheSetting, setti
 from toktier.config import Settings
 from toktier.errors import ConfigInvalid
 from toktier.labels import quoted
-from toktier.routing.plan import Request
+from toktier.routing.gates import Request
 from toktier.routing.vocabulary import (
     BackendId,
     Device,

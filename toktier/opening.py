@@ -28,7 +28,8 @@ from toktier.errors import (
 from toktier.evidence.admission import Admission, admission
 from toktier.labels import quoted, shown_path
 from toktier.program.store import ProgramInfo, load_or_compile
-from toktier.routing.plan import Plan, ProgramFacts, Request, plan
+from toktier.routing.gates import ProgramFacts, Request
+from toktier.routing.plan import Plan, plan
 from toktier.routing.probe import probe
 from toktier.routing.vocabulary import THIRD_PARTY, BackendId, Device
 from toktier.tokenizer import Tokenizer

@@ -11,7 +11,8 @@ import pytest
 import toktier
 from tests.support.material import ROOT, small_tokenizers
 from toktier.routing import vocabulary as v
-from toktier.routing.plan import ProgramFacts, Request, plan
+from toktier.routing.gates import ProgramFacts, Request
+from toktier.routing.plan import plan
 from toktier.routing.probe import OpenedGpu, ProbeFacts, Problem, ThirdPartyFacts
 
 PAGE = (ROOT / "docs" / "routing.md").read_text(encoding="utf-8")

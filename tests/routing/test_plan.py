@@ -9,7 +9,8 @@ import pytest
 
 from toktier import errors
 from toktier.evidence.admission import Admission, Finding
-from toktier.routing.plan import REGISTRY_ABSENT, Plan, ProgramFacts, Request, plan
+from toktier.routing.gates import REGISTRY_ABSENT, ProgramFacts, Request
+from toktier.routing.plan import Plan, plan
 from toktier.routing.probe import OpenedGpu, ProbeFacts, Problem, ThirdPartyFacts
 from toktier.routing.vocabulary import (
     CERTIFIED_REFERENCE_VERSIONS,

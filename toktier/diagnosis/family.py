@@ -31,7 +31,8 @@ from toktier.program.store import program_path
 from toktier.program.trust import only_owner_writes
 from toktier.regular_files import open_regular
 from toktier.routing.explain import status_of
-from toktier.routing.plan import Plan, ProgramFacts, Request, plan
+from toktier.routing.gates import ProgramFacts, Request
+from toktier.routing.plan import Plan, plan
 from toktier.routing.probe import probe
 from toktier.routing.vocabulary import THIRD_PARTY, BackendId, Device, parse_backend
 from toktier.storage import environment_fault

@@ -23,8 +23,9 @@ from toktier.gpu.delivery import available, prebuilt_architectures
 from toktier.gpu.digests import shipped_digests
 from toktier.gpu.toolchain import Missing, Places, Toolchain, find_toolchain
 from toktier.labels import shown
+from toktier.routing.gates import ProgramFacts, Request
 from toktier.routing.gpu_route import closed_gate
-from toktier.routing.plan import ProgramFacts, Request, plan, remedy_of
+from toktier.routing.plan import plan, remedy_of
 from toktier.routing.probe import ProbeFacts, probe
 from toktier.routing.vocabulary import CERTIFYING, BackendId
 from toktier.routing.vocabulary import Status as Known

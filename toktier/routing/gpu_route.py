@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any
 from toktier.errors import BackendExecutionFault, BackendUnavailable, ToktierError
 from toktier.evidence.admission import Admission
 from toktier.evidence.kernels import Kernels, KernelsHere
-from toktier.routing.plan import Gate, Plan, remedy_of
+from toktier.routing.gates import Gate
+from toktier.routing.plan import Plan, remedy_of
 from toktier.routing.probe import OpenedGpu, Problem
 from toktier.routing.vocabulary import CERTIFYING, REASON_MEANINGS, BackendId, GpuDelivery, Reason, Status
 from toktier.sessions.turns import Turns

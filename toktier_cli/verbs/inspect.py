@@ -379,7 +379,8 @@ def _program(file: _File) -> dict[str, Any]:
 def _plans(file: _File, settings: Settings, unidentified: str | None = None) -> list[Plan]:
     """The plan under each policy. `unidentified`: see `ProgramFacts`."""
     from toktier.evidence.admission import admission
-    from toktier.routing.plan import ProgramFacts, Request, plan
+    from toktier.routing.gates import ProgramFacts, Request
+    from toktier.routing.plan import plan
     from toktier.routing.probe import probe
 
     unsupported = file.unsupported
