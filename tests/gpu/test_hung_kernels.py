@@ -224,6 +224,7 @@ def test_no_engine_is_opened_on_a_device_that_hangs_and_one_is_when_it_has_ended
     with pytest.raises(_native.GpuError, match="given up earlier in this process has not ended") as raised:
         cuda.engine(program, lane_bytes=SMALL)
     assert (raised.value.code, cuda.calls("cuLibraryLoadData")) == ("hung", loaded)
+    engine.close()
     assert cuda.get("violations") == 0, cuda.report
     wake(cuda)
     assert cuda.engine(program, lane_bytes=SMALL).encode("a b").backend == "gpu"
