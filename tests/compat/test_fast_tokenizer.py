@@ -105,6 +105,12 @@ def test_what_is_no_text_is_refused(llama: FastTokenizer, text: Any) -> None:
         llama(text)
 
 
+@pytest.mark.parametrize("texts", [["a", None], ["a", 5], ["a", ("b", "c", "d")], ["a", ["b", ["c"]]]], ids=repr)
+def test_an_input_that_is_none_is_named(llama: FastTokenizer, texts: list[Any]) -> None:
+    with pytest.raises(InvalidCall, match="input 1 is or holds a"):
+        llama(texts)
+
+
 def test_lone_surrogates_are_refused_wherever_they_stand(llama: FastTokenizer) -> None:
     for arguments in (("a\ud800",), (["a", "b\udc00"],), ("a", "b\ud800")):
         with pytest.raises(InvalidText) as caught:

@@ -40,6 +40,19 @@ def inputs_of(text: Any, pair: Any, batched: bool) -> list[Any]:
     return list(zip(text, pair, strict=True))
 
 
+def require_texts(inputs: list[Any]) -> None:
+    """Raises InvalidCall for an input that is neither a text nor a pair of texts."""
+    for index, item in enumerate(inputs):
+        pair = isinstance(item, (list, tuple)) and len(item) == 2
+        wrong = [part for part in (item if pair else [item]) if not isinstance(part, str)]
+        if wrong:
+            raise InvalidCall(
+                f"input {index} is or holds a {type(wrong[0]).__name__}: expected a text, or a pair of texts",
+                details={"argument": "text", "index": index},
+                remedy="give texts as str; lists of words go with is_split_into_words=True",
+            )
+
+
 def without_rows(result: BatchEncoding) -> BatchEncoding:
     """The one row of a single text as flat lists; `length` stays a list, as in transformers."""
     result.data = {name: v[0] if v and isinstance(v[0], list) else v for name, v in result.data.items()}

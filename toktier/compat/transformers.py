@@ -19,7 +19,7 @@ from toktier.api import from_file
 from toktier.compat import call_options as names
 from toktier.compat import composed_rows, padded_rows, reference_calls
 from toktier.compat.batch_encoding import BatchEncoding
-from toktier.compat.call_inputs import inputs_of, is_batch, without_rows
+from toktier.compat.call_inputs import inputs_of, is_batch, require_texts, without_rows
 from toktier.compat.call_options import CallOptions, InvalidCall, strategies
 from toktier.compat.composed_rows import Frame, Row
 from toktier.compat.file_facts import FileFacts
@@ -275,6 +275,8 @@ class FastTokenizer(VocabularyCalls, Refusals):
     def _encoded(self, text: Any, pair: Any, options: CallOptions, verbose: bool) -> BatchEncoding:
         batched = is_batch(text, options.split_into_words)
         inputs = inputs_of(text, pair, batched)
+        if not options.split_into_words:
+            require_texts(inputs)
         limit, composes = None, self._facts.composes and all(isinstance(item, str) for item in inputs)
         frame = Frame()
         if composes and not options.split_into_words and not self._offsets_differ(options):
