@@ -261,3 +261,30 @@ def test_where_no_thread_can_be_started_everybody_who_waits_is_told(
         assert made.stats()["now"] == NOTHING
         assert made.submit("text", session=session).result(PATIENCE).ids == tok.encode("text").ids
     assert told == []
+
+
+@pytest.mark.unsanitized  # another interpreter
+@pytest.mark.parametrize("session", [None, "s"], ids=["batches", "lanes"])
+def test_a_caller_who_is_interrupted_anywhere_leaves_nothing_behind(session: str | None) -> None:
+    script = f"""
+import random, signal, time, toktier
+from toktier.serving import Batcher, Limits
+tok = toktier.from_file({str(SMALL_DIR / "gpt2_like.json")!r}, policy="supported")
+made = Batcher(tok, Limits(inline_bytes=0, queue_texts=10**6))
+made.submit("text", session={session!r}).result()
+def interrupt(*_): raise KeyboardInterrupt
+signal.signal(signal.SIGALRM, interrupt)
+chance = random.Random(5)
+for _ in range(600):
+    try:
+        signal.setitimer(signal.ITIMER_REAL, chance.random() * 0.0003 + 1e-6)
+        while True: made.submit("text", session={session!r})
+    except KeyboardInterrupt: pass
+signal.signal(signal.SIGALRM, signal.SIG_IGN)
+made.close()
+print(made.stats()["now"])
+"""
+    ran = subprocess.run(
+        [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE, check=False
+    )
+    assert (ran.stdout, ran.stderr) == (f"{NOTHING}\n", "")

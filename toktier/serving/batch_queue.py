@@ -51,8 +51,9 @@ class BatchQueue:
 
     def put(self, waiter: Any, text: Any, weight: int, options: Options) -> None:
         """Raises QueueFull, BatcherClosed."""
+        request: Request = (text, weight, options, monotonic())
         self.room.enter(1, weight)
-        self._items[waiter] = (text, weight, options, monotonic())
+        self._items[waiter] = request  # next to it: a KeyboardInterrupt comes where something is called
         self._weight += weight
         self._arrived += weight
         if self._ring_from is not None and (self._weight >= self._ring_from or self._is_full):
@@ -93,7 +94,7 @@ class BatchQueue:
         finally:
             lock.acquire()
         if not rung and self._ring_from is None:
-            bell.acquire()  # rung after all, between the time-out and the lock
+            bell.acquire(blocking=False)  # rung after all, before this had the lock; or a signal came before it was
         self._ring_from = None
 
     def wait(self, seconds: float) -> bool:

@@ -43,15 +43,17 @@ class Lanes:
         """`lane`: None for one of its own. Raises QueueFull, BatcherClosed."""
         lane = waiter if lane is None else lane
         job: Job = (call, weight)
-        fresh: OrderedDict[Any, Job] = OrderedDict()
+        fresh = OrderedDict(((waiter, job),))
         starts: BatcherThread | None = None
         try:
             with self.room.lock:
                 self.room.enter(1, weight)
-                jobs = self._lanes.setdefault(lane, fresh)
-                jobs[waiter] = job
+                # Nothing is made or called until it is in its place: no finalizer or KeyboardInterrupt comes between.
                 self._lane_of[waiter] = lane
-                if jobs is fresh:
+                if lane in self._lanes:
+                    self._lanes[lane][waiter] = job
+                else:
+                    self._lanes[lane] = fresh
                     self._ready[lane] = None
                     starts = self._wake()
         finally:
@@ -124,7 +126,7 @@ class Lanes:
                         self._idle.remove(bell)
                         self._threads.discard(this)
                         return
-                bell.acquire()  # rung between the time-out and the lock
+                bell.acquire(blocking=False)  # rung before this had the lock; or a signal came before it was
 
     def _next(self) -> tuple[Hashable, Any, Call, int] | None:
         # A finalizer may withdraw wherever this thread makes an object (batch_queue.py): none is made between the look
