@@ -44,7 +44,7 @@ def test_a_flag_that_is_none_is_refused_as_encode_refuses_it(tok: Tokenizer, way
         assert batcher.stats()["now"] == NOTHING
 
 
-@pytest.mark.parametrize("session", [5, b"name", True, [], {}, object()], ids=repr)
+@pytest.mark.parametrize("session", [5, b"name", True, [], {}, object()], ids=lambda value: type(value).__name__)
 def test_what_is_no_session_is_refused_and_takes_no_room(tok: Tokenizer, session: Any) -> None:
     expected = refusal(lambda: tok.encode("a text", session=session))
     with Batcher(tok, Limits(queue_texts=2)) as batcher:
