@@ -333,6 +333,11 @@ class Tokenizer(EncoderBase, Decoding, AsyncCalls):
 
         if self._serving is self._native:
             return NativeLive(self)
+        third_party = self._third_party
+        if third_party is not None:
+            return ReferenceLive(
+                lambda text, add: third_party.encode_alone(text, add, self._counters), third_party.id.value
+            )
         return ReferenceLive(lambda text, add: self._encode_elsewhere(text, add, False), self._serving.id.value)
 
     def _encode_in_session(self, text: Text, add_special_tokens: bool, session: str | Session, plain: bool) -> Encoding:

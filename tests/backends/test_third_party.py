@@ -26,6 +26,7 @@ from tests.support import third_party_stand_in
 from tests.support.material import SMALL_DIR, changed_tokenizer
 from tests.support.third_party_stand_in import VERSION, PanicException, StandIn
 from toktier import Config, Tokenizer, ToktierWarning
+from toktier.compat.transformers import FastTokenizer
 from toktier.errors import (
     BackendExecutionFault,
     BackendUnavailable,
@@ -485,6 +486,41 @@ def test_a_session_has_the_ids_of_a_fresh_encode(name: str, engine: StandIn, tmp
     with pytest.raises(SessionStateMismatch):  # ids of others are in no session of ours
         toktier.from_file(FILE, policy="supported", store=tmp_path / "store").session("chat")
     assert tok.ids_identity.startswith(f"{name} {VERSION} sha256:")
+
+
+def test_nobody_stands_in_for_it_in_a_session(name: str, engine: StandIn, tmp_path: Path) -> None:
+    engine.wrong = lambda text, ids: [i + 1 for i in ids]
+    tok = opened(name, store=tmp_path / "store")
+    session = tok.session("chat")
+    session.append("Hello")
+    held, revision = session.ids, session.revision
+    for thrown in (ValueError("it cannot"), PanicException("it cannot")):
+        engine.fails = thrown
+        for change in (lambda: session.append(" world"), lambda: tok.encode("Hello world", session="chat")):
+            with pytest.raises(BackendExecutionFault, match="it cannot"):
+                change()
+            assert (session.ids, session.revision) == (held, revision)
+    again = opened(name, store=tmp_path / "store").session("chat")
+    assert (again.ids, again.revision) == (held, revision)
+    engine.fails = None
+    session.append(" world")
+    assert session.ids == tok.encode("Hello world").ids
+    assert tok.explain()["counters"]["calls"]["hf"] == 0
+
+
+def test_a_fast_tokenizer_over_it_never_explains_its_ids_by_the_reference(name: str, engine: StandIn) -> None:
+    path = SMALL_DIR / "llama_like.json"
+    reference = tokenizers.Tokenizer.from_file(str(path))
+    fast = FastTokenizer(opened(name, path))
+    assert fast("two words").tokens() == reference.encode("two words").tokens
+    engine.wrong = lambda text, ids: [i + 1 for i in ids]
+    wrong = fast("two words")
+    assert wrong.backend == name
+    assert wrong["input_ids"] == [1, *(i + 1 for i in reference.encode("two words", add_special_tokens=False).ids)]
+    with pytest.raises(UnsupportedConfig, match=f"other ids than {name} gave"):
+        wrong.tokens()
+    pair = fast("two", "words")
+    assert (pair["input_ids"], pair.backend) == (reference.encode("two", "words").ids, "hf")
 
 
 def _said(session: Any) -> str:

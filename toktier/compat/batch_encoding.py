@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from toktier.compat.call_options import tensor_kind
 from toktier.compat.tensor_columns import tensors
-from toktier.errors import InternalError
+from toktier.errors import InternalError, ToktierError, UnsupportedConfig
+from toktier.routing.vocabulary import THIRD_PARTY
 
 if TYPE_CHECKING:
     import tokenizers
@@ -57,7 +58,7 @@ class BatchEncoding(UserDict[str, Any]):
 
     @property
     def backend(self) -> str | None:
-        """Which engine made the columns: "fast_cpu", "gpu", or "hf" for the reference; None where `pad()` was given
+        """Which engine made the columns, by its id: "fast_cpu", "hf" for the reference, ...; None where `pad()` was given
         them."""
         return self._backend
 
@@ -102,7 +103,7 @@ class BatchEncoding(UserDict[str, Any]):
             encodings = found()
             for row, encoding in enumerate(encodings):
                 if self._ids is not None and encoding.ids != self._ids(row):
-                    raise InternalError(f"row {row}: the reference gives other ids than {self._backend} gave")
+                    raise _other_ids(row, self._backend)
             self._encodings = found = encodings
         if found is None:
             raise ValueError("this result has no encodings: it is a copy from another process, or was padded by pad()")
@@ -191,3 +192,15 @@ class BatchEncoding(UserDict[str, Any]):
     @staticmethod
     def _place(first: int, second: int | None) -> tuple[int, int]:
         return (0, first) if second is None else (first, second)
+
+
+def _other_ids(row: int, backend: str | None) -> ToktierError:
+    """Of this package's engine that is a fault to be reported; of an engine of others it is how they are."""
+    text = f"row {row}: the reference gives other ids than {backend} gave"
+    if backend not in THIRD_PARTY:
+        return InternalError(text)
+    return UnsupportedConfig(
+        f"{text}, so that words and spans of it are not known",
+        details={"backend": backend},
+        remedy="ask for nothing but ids, or use another backend: fast_cpu or hf",
+    )

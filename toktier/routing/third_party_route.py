@@ -1,9 +1,9 @@
 """The way of texts to a third-party engine, and to the reference where it fails on one.
 
 An engine that throws, or that ran before this process was forked, gives no ids: the reference encodes the text in its
-place where the plan has it below, counted by reason; else the error reaches the caller. What a caller did wrong (a text
-that is none, segments that the engine has not) is nobody's to redo. Not here: what may serve at all (`plan`), the
-engines (`toktier.backends.third_party`).
+place where the plan has it below, counted by reason; else the error reaches the caller, as it does of segments and
+sessions. What a caller did wrong (a text that is none, segments that the engine has not) is nobody's to redo. Not here:
+what may serve at all (`plan`), the engines (`toktier.backends.third_party`).
 """
 
 from __future__ import annotations
@@ -56,6 +56,12 @@ class ThirdPartyRoute:
             lambda: self._reference.encode(text, add_special_tokens, plain),
         )
         self._encoded(counters, 1, reason)
+        return encoding
+
+    def encode_alone(self, text: Text, add_special_tokens: bool, counters: Counters) -> Encoding:
+        """Of a session, which is kept under the identity of the engine: nobody stands in."""
+        encoding = self.backend.encode(text, add_special_tokens, False)
+        self._encoded(counters, 1, None)
         return encoding
 
     def encode_batch(
