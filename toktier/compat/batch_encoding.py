@@ -58,7 +58,7 @@ class BatchEncoding(UserDict[str, Any]):
 
     @property
     def backend(self) -> str | None:
-        """Which engine made the columns, by its id: "fast_cpu", "hf" for the reference, ...; None where `pad()` was given
+        """Which engine made the columns, by its id ("hf" is the reference); None where `pad()` was given
         them."""
         return self._backend
 
