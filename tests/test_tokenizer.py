@@ -220,6 +220,17 @@ def test_segments_are_concatenated_encodings(path: Path, tokenizer: str) -> None
     assert tok.encode_segments([]).ids == []
 
 
+@pytest.mark.parametrize("tokenizer", ["auto", "hf"])
+@pytest.mark.parametrize(
+    "given", [["ab"], [("a", "False")], [("a", 1)], [("a", None)], [("a",)], [("a", True, 1)], ["x"]]
+)
+def test_what_is_no_pair_of_a_text_and_a_bool_is_no_segment(given: Any, tokenizer: str) -> None:
+    """A true word in the place of False would make control tokens of what a user wrote."""
+    tok = toktier.from_file(SMALL_DIR / "cl100k_like.json", policy="supported", tokenizer=tokenizer)
+    with pytest.raises(TypeError, match="segment 1 is no pair"):
+        tok.encode_segments([("a", True), *given])
+
+
 def test_segments_of_a_file_with_stored_truncation_are_refused(tmp_path: Path) -> None:
     truncation = {"direction": "Right", "max_length": 4, "strategy": "LongestFirst", "stride": 0}
     path = changed_tokenizer(BYTE_LEVEL, tmp_path / "tokenizer.json", truncation=truncation)

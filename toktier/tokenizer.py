@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from toktier._native import EncoderBase, Encoding, text_of, text_weight
+from toktier.backends.text import segment_pairs
 from toktier.cache.facts import facts_of_reference
 from toktier.decoding import Decoding
 from toktier.errors import ConfigInvalid, SessionStateMismatch, UnsupportedConfig
@@ -236,9 +237,11 @@ class Tokenizer(EncoderBase, Decoding, AsyncCalls):
 
         Where `allow_special` is False (what a user wrote), special added tokens are ordinary text; where it is True
         (what a template wrote), they count. No token spans a border, as when the parts were encoded one by one; no
-        template is added. Offsets are code points of all texts joined. Raises UnsupportedConfig when the file stores
-        truncation or padding, which have no meaning for parts. A third-party engine gives its own answer, without
-        offsets, or raises UnsupportedConfig where it has none (docs/backends.md).
+        template is added. Offsets are code points of all texts joined. A third-party engine gives its own answer,
+        without offsets (docs/backends.md).
+
+        Raises TypeError for what is no such pair (`allow_special` is a bool, not what is true); UnsupportedConfig when
+        the file stores truncation or padding, which have no meaning for parts, and of an engine that has no segments.
         """
         if self._serving.changes_length:
             raise UnsupportedConfig(
@@ -252,7 +255,7 @@ class Tokenizer(EncoderBase, Decoding, AsyncCalls):
         offsets: list[tuple[int, int]] = []
         tokens: list[str] = []
         base = 0
-        for text, allow_special in segments:
+        for text, allow_special in segment_pairs(segments):
             part = self.encode(text, plain=not allow_special, offsets=True)
             ids.extend(part)
             offsets.extend((base + start, base + end) for start, end in part.offsets)

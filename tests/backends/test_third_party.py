@@ -389,6 +389,9 @@ def test_segments_are_the_engines_own_or_refused(name: str, engine: StandIn) -> 
     with pytest.raises(InvalidText) as caught:
         tok.encode_segments([("a", True), ("\ud800", False)])
     assert caught.value.details["item"] == 1
+    for given in ([("a", "False")], ["ab"]):
+        with pytest.raises(TypeError, match="segment 0 is no pair"):
+            tok.encode_segments(given)
 
 
 def test_the_template_is_around_the_text(name: str, engine: StandIn) -> None:

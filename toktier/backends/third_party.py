@@ -20,7 +20,7 @@ from typing import Any, ClassVar
 from toktier._native import Encoding, EncodingBatch
 from toktier.backends.foreign_errors import foreign_errors
 from toktier.backends.hf import ArtifactSource, checked_text
-from toktier.backends.text import Text
+from toktier.backends.text import Text, segment_pairs
 from toktier.errors import BackendExecutionFault, InvalidToken, NotATokenizer, UnsupportedConfig
 from toktier.routing.vocabulary import THIRD_PARTY, BackendId
 
@@ -86,7 +86,7 @@ class ThirdPartyBackend(ABC):
     def encode_segments(self, segments: Iterable[tuple[Text, bool]]) -> Encoding:
         """The engine's own answer to (text, allow_special) pairs (docs/backends.md says where it is another than ours).
         Raises UnsupportedConfig where it has none: parts are never joined into one text."""
-        checked = [(checked_text(text, item), bool(allow)) for item, (text, allow) in enumerate(segments)]
+        checked = [(checked_text(text, item), allow) for item, (text, allow) in enumerate(segment_pairs(segments))]
         self._require(segments=True)
         with self._running("encode"):
             return self._encoding(self._encode_segments(checked))
