@@ -39,8 +39,13 @@ def test_a_prefix_cache_over_the_reference_itself_gives_each_text_its_own_ids(pa
     cache = PrefixCache(reference, warn=False)
     assert cache.enabled is not pads
     held = threading.Event()
+
+    def hold(_: object) -> None:
+        if threading.current_thread() is not threading.main_thread():  # it was answered before this could be asked for
+            held.wait(PATIENCE)
+
     with Batcher(cache, QUEUED) as batcher:
-        batcher.submit("first").add_done_callback(lambda _: held.wait(PATIENCE))
+        batcher.submit("word " * 20_000).add_done_callback(hold)
         texts = ["a", "a longer text of several words", ""]
         futures = [batcher.submit(text) for text in texts]
         held.set()
