@@ -16,6 +16,8 @@ from tests.support.material import ROOT
 LAYERS: list[set[str]] = [
     {
         "toktier.errors",
+        "toktier.integer_argument",
+        "toktier.missing_distribution",
         "toktier.canonical",
         "toktier.labels",
         "toktier.regular_files",

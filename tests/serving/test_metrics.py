@@ -211,7 +211,7 @@ def test_without_the_extra_the_remedy_names_it() -> None:
         "except toktier.errors.BackendUnavailable as error: print(error.remedy)"
     )
     ran = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=False)
-    assert ran.stdout == "install prometheus-client, which is the extra metrics of toktier\n", ran.stderr
+    assert ran.stdout == "pip install prometheus-client\n", ran.stderr
 
 
 def test_what_cannot_be_watched_is_refused_at_once_and_every_scrape_goes_on(tok: toktier.Tokenizer) -> None:

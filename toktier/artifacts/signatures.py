@@ -20,13 +20,13 @@ from toktier.artifacts.bundle_manifest import BundleManifest
 from toktier.canonical import canonical_json
 from toktier.errors import (
     ArtifactNotFound,
-    BackendUnavailable,
     SignatureInvalid,
     SignatureMissing,
     ToktierError,
     UsageError,
 )
 from toktier.labels import escaped, shown, shown_path
+from toktier.missing_distribution import missing_distribution
 from toktier.regular_files import open_regular
 from toktier.storage import OUT, atomic_write, environment_fault
 
@@ -201,11 +201,7 @@ def _cryptography() -> tuple[Any, Any]:
         from cryptography.hazmat.primitives import serialization
         from cryptography.hazmat.primitives.asymmetric import ed25519
     except ImportError:
-        raise BackendUnavailable(
-            "signatures need the distribution cryptography, which is not installed",
-            details={"distribution": "cryptography", "extra": "sign"},
-            remedy="pip install cryptography",
-        ) from None
+        raise missing_distribution("signatures need", "cryptography", "sign", "cryptography") from None
     return serialization, ed25519
 
 

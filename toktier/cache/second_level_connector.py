@@ -10,7 +10,8 @@ import re
 from typing import Any
 
 from toktier.cache.second_level_exchange import Exchange, Refused
-from toktier.errors import BackendUnavailable, ConfigInvalid
+from toktier.errors import ConfigInvalid
+from toktier.missing_distribution import missing_distribution
 from toktier.sessions.redis_url import address
 
 _REMEDY = "correct the URL of the second level"
@@ -35,10 +36,8 @@ class Connector:
         try:
             import redis  # noqa: F401
         except ImportError:
-            raise BackendUnavailable(
-                "a second level in Redis or Valkey needs the distribution redis, which is not installed",
-                details={"distribution": "redis", "extra": "redis"},
-                remedy="pip install 'redis>=6'",
+            raise missing_distribution(
+                "a second level in Redis or Valkey needs", "redis", "redis", "'redis>=6'"
             ) from None
         try:
             self._connection(1.0)

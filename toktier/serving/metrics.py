@@ -15,19 +15,16 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any, Final, Protocol
 
-from toktier.errors import BackendUnavailable, ConfigInvalid
+from toktier.errors import ConfigInvalid
 from toktier.labels import MAX_QUOTED, shown
+from toktier.missing_distribution import missing_distribution
 from toktier.serving.batcher import Batcher
 
 try:
     from prometheus_client import REGISTRY, CollectorRegistry
     from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
-except ImportError as error:
-    raise BackendUnavailable(
-        f"prometheus_client cannot be imported: {error}",
-        details={"extra": "metrics"},
-        remedy="install prometheus-client, which is the extra metrics of toktier",
-    ) from None
+except ImportError:
+    raise missing_distribution("metrics need", "prometheus-client", "metrics", "prometheus-client") from None
 
 Family = CounterMetricFamily | GaugeMetricFamily | HistogramMetricFamily
 _FAMILIES: Final = {

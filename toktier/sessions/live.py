@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 from toktier._native import Encoding, SessionBase, TokenPatch, text_of
 from toktier.errors import SessionNeedsText, SessionRevisionConflict
+from toktier.integer_argument import integer_argument
 from toktier.sessions.turns import Turns
 
 Text = Any  # str, or bytes-like UTF-8
@@ -88,8 +89,7 @@ class ReferenceLive:
         return self._prepare(self._text + text_of(text))
 
     def prepare_replace(self, start: int, text: Text) -> bool:
-        if isinstance(start, bool) or not hasattr(start, "__index__"):
-            raise TypeError(f"start must be an integer, not {type(start).__name__}")
+        start = integer_argument(start, "start")
         if not 0 <= start <= self.text_length:
             raise ValueError(f"start is {start}: the text has {self.text_length} code points")
         return self._prepare(self._text[:start] + text_of(text))
@@ -181,9 +181,7 @@ def expect_revision(expected: int | None, found: int) -> None:
     """As the native session: TypeError for what is no integer, SessionRevisionConflict for another revision."""
     if expected is None:
         return
-    if isinstance(expected, bool) or not hasattr(expected, "__index__"):
-        raise TypeError(f"expected_revision must be an integer or None, not {type(expected).__name__}")
-    if expected.__index__() == found:
+    if integer_argument(expected, "expected_revision", " or None") == found:
         return
     raise SessionRevisionConflict(
         f"the session is at revision {found}: expected revision {expected}",

@@ -18,6 +18,7 @@ from toktier.errors import (
     StoreCorrupt,
     ToktierError,
 )
+from toktier.missing_distribution import missing_distribution
 from toktier.sessions import chains
 from toktier.sessions.redis_scripts import Script
 from toktier.sessions.redis_url import Address, address
@@ -28,7 +29,6 @@ _WORD = re.compile(
     r"\b(OOM|MISCONF|READONLY|WRONGTYPE|NOPERM|NOAUTH|WRONGPASS|NOREPLICAS|LOADING|BUSY|MASTERDOWN|CLUSTERDOWN"
     r"|TRYAGAIN|CROSSSLOT|MOVED|ASK|UNKILLABLE|NOSCRIPT)\b"
 )
-_NO_CLIENT = "stores in Redis or Valkey need the distribution redis, which is not installed"
 
 Command = tuple[Any, ...]
 Client = Any  # redis.Redis or RedisCluster: their types do not tell an answer from an awaitable one
@@ -54,9 +54,7 @@ class Server:
         try:
             import redis  # noqa: F401
         except ImportError:
-            raise BackendUnavailable(
-                _NO_CLIENT, details={"distribution": "redis", "extra": "redis"}, remedy="pip install 'redis>=6'"
-            ) from None
+            raise missing_distribution("stores in Redis or Valkey need", "redis", "redis", "'redis>=6'") from None
 
     def __repr__(self) -> str:
         return f"Server({self.where!r})"

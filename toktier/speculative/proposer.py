@@ -7,11 +7,11 @@ model refused. Not here: the model, and what its verification costs. One request
 from __future__ import annotations
 
 from collections.abc import Iterable
-from operator import index
 from typing import Any, Literal
 
 from toktier._native import CopyWindow, MissBackoff, PromptLookup, SharedTokenCache
 from toktier.errors import ConfigInvalid
+from toktier.integer_argument import integer_argument
 from toktier.speculative.scope import Scope
 
 USUAL_KEY_LEN = 8  # tokens; shorter matches on prose are mostly chance
@@ -69,7 +69,7 @@ class Proposer:
         """Tokens that may come next, at most the window and `max_len`; None: nothing to copy, or a pause, of which each
         call is one round. A copy that was not settled is forgotten."""
         if max_len is not None:  # refused in a pause, too
-            max_len = _integer(max_len, "max_len")
+            max_len = integer_argument(max_len, "max_len")
             if max_len < 0:
                 raise ConfigInvalid(f"max_len is {max_len}: expected 0 or more")
         self.abandon()
@@ -97,7 +97,7 @@ class Proposer:
 
         ConfigInvalid for less than 0 or more than the copy has.
         """
-        accepted = _integer(accepted, "accepted")
+        accepted = integer_argument(accepted, "accepted")
         if not 0 <= accepted <= self._in_flight:
             raise ConfigInvalid(f"accepted is {accepted}: expected 0 to {self._in_flight}, the tokens of the copy")
         self.window.record(self._in_flight, accepted)
@@ -122,10 +122,3 @@ class Proposer:
     def stats(self) -> dict[str, int]:
         """Copies by source, tokens proposed and accepted, rounds that were pauses."""
         return dict(self._counts)
-
-
-def _integer(value: Any, name: str) -> int:
-    """What native code takes as one, refused before anything is counted."""
-    if isinstance(value, bool) or not hasattr(value, "__index__"):
-        raise TypeError(f"{name} must be an integer, not {type(value).__name__}")
-    return index(value)
