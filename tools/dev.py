@@ -317,7 +317,9 @@ def do_test(options: argparse.Namespace) -> None:
     install_editable()
     marks = {"fast": "not ci and not full", "ci": "not full", "full": ""}[options.tier]
     if options.tier == "fast" or options.arguments:
-        spread = ("-n", "auto", "--dist", "loadfile") if options.tier != "fast" else ()
+        # A few tests that somebody names are not worth the start of workers.
+        few = options.tier == "fast" and options.arguments
+        spread = () if few else ("-n", str(CORES), "--dist", "loadfile")
         call(PYTHON, "-m", "pytest", "-q", *spread, "-m", marks, *options.arguments)
         return
     # Operation counts and planted faults do not touch each other, and share a build.
