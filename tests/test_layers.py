@@ -46,6 +46,7 @@ LAYERS: list[set[str]] = [
     {"toktier.api"},
     {"toktier"},
     {"toktier.compat"},
+    {"toktier.router"},
     {"toktier.certify"},
     {"toktier.diagnosis"},
     {"toktier_cli"},
