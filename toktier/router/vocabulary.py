@@ -49,7 +49,7 @@ class Choice(StrEnum):
 
 CHOICE_MEANINGS: Final[dict[Choice, str]] = {
     Choice.EXACT: "the slot holds the longest prefix of the prompt that is worth its cost",
-    Choice.SIMILAR: "no slot holds a prefix; this upstream served the most similar prompt, and its slot was the least recently used",
+    Choice.SIMILAR: "no slot holds a prefix; of upstreams that cost the same, this one served the most similar prompt",
     Choice.LEAST_RECENT: "no slot holds a prefix; this one was the least recently used of those that are not held",
     Choice.UNROUTED: "the upstream chose: the request cannot be pinned to one slot",
 }
