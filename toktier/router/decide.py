@@ -1,0 +1,138 @@
+"""Which slot a prompt goes to: a pure function of what the slots hold, in tokens of prefill.
+
+The cost of a slot is what has to be evaluated, what has to be waited for, and what is lost by taking it: tokens that it
+holds beyond the common prefix, by the chance that they are asked for again.
+
+- A slot that shares `min_reuse` tokens or more with the prompt is taken (EXACT), the cheapest of several, unless the
+  one that a miss would take is cheaper: a short common system prompt does not cost somebody a long conversation.
+- A miss takes the least recently used slot that is free and not held (LEAST_RECENT); of upstreams whose slots cost the
+  same, the one that served the most similar prompt (SIMILAR). Similarity counts nothing else: reuse is exact prefixes.
+- A busy slot costs what is before the request there. Two prompts that begin alike and come together therefore go to two
+  slots while another is free that is worth nothing, and wait for one another where it is not; when the first generates
+  already, the second waits if that is shorter than evaluating the prefix again. No request waits for a later one.
+- A prompt that fits no slot is sent all the same, to a free one: the upstream refuses it, and the slot keeps what it
+  holds.
+
+Deterministic: equal views give equal decisions. Not here: what slots hold (`slots`), and which are held (`holds`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import NamedTuple
+
+from toktier.router.candidates import Candidate
+from toktier.router.slots import View
+from toktier.router.vocabulary import MIN_REUSE_FOR_HIT, Choice
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """`leftover`: tokens that are no loss in any slot, less than a conversation; `held`: what a proven token of a held
+    slot costs, in tokens; `least_chance`: that content comes back, whatever the traffic says; `load`: how much longer
+    a prompt takes where all other slots are busy, since they share one machine; `same`: costs that differ by less, in
+    tokens, are the same where upstreams are compared."""
+
+    min_reuse: int = MIN_REUSE_FOR_HIT
+    leftover: int = 64
+    held: float = 2.0
+    least_chance: float = 0.05
+    load: float = 0.25
+    same: float = 64.0
+
+
+class NoSlot(Enum):
+    """Why there is no decision."""
+
+    NO_UPSTREAM = "no_upstream"
+
+
+class Decision(NamedTuple):
+    """`predicted`: tokens that the slot is thought to share, `sure`: how many of them certainly; `cost`: tokens of
+    prefill; `fits`: the prompt is shorter than the slot's context."""
+
+    upstream: int
+    slot: int
+    choice: Choice
+    predicted: int
+    sure: int
+    cost: float
+    fits: bool
+
+
+def decide(
+    prompt_tokens: int,
+    views: Sequence[View],
+    candidates: Iterable[Candidate[tuple[int, int]]] | None = None,
+    policy: Policy | None = None,
+) -> Decision | NoSlot:
+    """`views`: of the prompt, from `SlotTable.views`; `candidates`: similar prompts, the best first, each with the
+    (upstream, slot) that served it."""
+    if not views:
+        return NoSlot.NO_UPSTREAM
+    policy = Policy() if policy is None else policy
+    fitting = [view for view in views if prompt_tokens < view.n_ctx]
+    if not fitting:
+        view = min(views, key=lambda v: (v.wait, v.waiting, -v.n_ctx, v.last_use, v.upstream, v.slot))
+        return Decision(view.upstream, view.slot, Choice.LEAST_RECENT, 0, 0, view.wait, fits=False)
+    exact = [view for view in fitting if view.reusable >= policy.min_reuse]
+    best = min(exact, key=lambda v: _exact_order(v, prompt_tokens, policy), default=None)
+    miss, choice = _miss(fitting, prompt_tokens, candidates, policy)
+    miss_cost = _cost(miss, prompt_tokens, policy)
+    if best is not None:
+        cost = _cost(best, prompt_tokens, policy)
+        if cost <= miss_cost or (best.upstream, best.slot) == (miss.upstream, miss.slot):
+            return Decision(best.upstream, best.slot, Choice.EXACT, best.reusable, best.sure, cost, fits=True)
+        if miss.reusable >= policy.min_reuse:
+            choice = Choice.EXACT
+    return Decision(miss.upstream, miss.slot, choice, miss.reusable, miss.sure, miss_cost, fits=True)
+
+
+def _cost(view: View, prompt_tokens: int, policy: Policy) -> float:
+    novel = (prompt_tokens - view.reusable) * (1.0 + policy.load * view.load)
+    return novel + view.wait + _loss(view, policy)
+
+
+def _loss(view: View, policy: Policy) -> float:
+    lost = view.length - view.reusable
+    if lost <= policy.leftover:
+        return 0.0
+    proven = max(view.proven - view.reusable, 0)
+    chance = max(view.chance, policy.least_chance)
+    return proven * (policy.held if view.held else 1.0) + (lost - proven) * chance
+
+
+def _exact_order(view: View, prompt_tokens: int, policy: Policy) -> tuple[float, ...]:
+    cost = _cost(view, prompt_tokens, policy)
+    return (cost, -view.reusable, view.waiting, view.last_use, view.upstream, view.slot)
+
+
+def _miss(
+    views: Sequence[View],
+    prompt_tokens: int,
+    candidates: Iterable[Candidate[tuple[int, int]]] | None,
+    policy: Policy,
+) -> tuple[View, Choice]:
+    """The slot that a prompt takes which shares nothing with any."""
+    offers: dict[int, View] = {}
+    for view in sorted(views, key=lambda v: _recency(v, policy)):
+        offers.setdefault(view.upstream, view)
+    costs = {upstream: _cost(view, prompt_tokens, policy) for upstream, view in offers.items()}
+    cheapest = min(costs.values())
+    equal = [view for upstream, view in offers.items() if costs[upstream] <= cheapest + policy.same]
+    if len(equal) > 1:
+        of_upstream = {view.upstream: view for view in equal}
+        for candidate in candidates or ():
+            if candidate.key[0] in of_upstream:
+                return of_upstream[candidate.key[0]], Choice.SIMILAR
+    order = [(costs[v.upstream], v.load, v.last_use, v.upstream, v.slot) for v in equal]
+    return equal[order.index(min(order))], Choice.LEAST_RECENT
+
+
+def _recency(view: View, policy: Policy) -> tuple[float, ...]:
+    """Free slots that are not held, the least recently used first; then whatever costs least."""
+    if view.waiting == 0 and not view.held:
+        return (0, view.last_use, view.slot)
+    return (1, view.wait + _loss(view, policy), view.last_use, view.slot)
