@@ -388,6 +388,47 @@ class SessionNeedsText(ToktierError):
     exit_code = ExitCode.USAGE
 
 
+class RequestInvalid(ToktierError):
+    """A client of the router sent what is no request, or one that the router does not serve. It may be sent on to
+    nobody."""
+
+    code = "REQUEST_INVALID"
+    exit_code = ExitCode.USAGE
+
+
+class UpstreamLost(ToktierError):
+    """The connection to a llama-server was refused, was reset, or ended before the answer did."""
+
+    code = "UPSTREAM_LOST"
+    exit_code = ExitCode.UNAVAILABLE
+    usual_remedy = "start the llama-server, or correct its URL; the router asks it again by itself"
+
+
+class UpstreamBroken(ToktierError):
+    """A llama-server answered with what is no answer, or beyond the bounds."""
+
+    code = "UPSTREAM_BROKEN"
+    exit_code = ExitCode.UNAVAILABLE
+    usual_remedy = "check that the URL is that of a llama-server, of the version that docs/router.md names"
+
+
+class UpstreamSilent(ToktierError):
+    """A llama-server did not answer in time."""
+
+    code = "UPSTREAM_SILENT"
+    exit_code = ExitCode.UNAVAILABLE
+    usual_remedy = "give the time-out more seconds, or the llama-server less to do"
+
+
+class UpstreamRefused(ToktierError):
+    """A llama-server answered a question of the router with an error: `status` and `body` are its own."""
+
+    code = "UPSTREAM_REFUSED"
+    exit_code = ExitCode.UNAVAILABLE
+    status: int = 502
+    body: bytes = b""
+
+
 def _all_classes(cls: type[ToktierError] = ToktierError) -> list[type[ToktierError]]:
     return [cls] + [c for sub in cls.__subclasses__() for c in _all_classes(sub)]
 

@@ -1,0 +1,227 @@
+"""Whether the tokenizer of an upstream gives toktier's IDs: of the chat at hand, and of its vocabulary at admission.
+
+A chat goes up as messages, so that tools and reasoning stay the upstream's own; it is the upstream that makes IDs of
+them. What a slot holds is known only where these are ours. Both tokenizers are therefore asked for the rendered prompt;
+where the upstream's leaves out the normalizer, the messages are tried normalized.
+
+What was compared before is not compared again: a text is cut behind a special token where cuts change no ID
+(`toktier.cache.boundaries`), the prefix is looked up by digest, and only what begins with that token is asked. That is
+sound for the upstream as for us: its tokenizer, too, takes special tokens out of the text before anything else, and no
+special token of these sets overlaps another, so what stands in front of one has the same IDs whatever follows it. It is
+not proved for every build, so `check` compares the count that comes back with each answer, and forgets all on a
+difference. Not here: which slot gets the request.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from toktier.cache.boundaries import choose
+from toktier.errors import UpstreamBroken, UpstreamRefused
+from toktier.labels import quoted
+from toktier.router.bodies import Array, ChatRequest
+from toktier.router.vocabulary import Ids
+
+if TYPE_CHECKING:
+    from toktier.router.upstream import Upstream
+    from toktier.tokenizer import Tokenizer
+
+MAX_KNOWN: Final = 65_536  # prefixes of one upstream: 10 MB
+DIGEST_BYTES: Final = 16
+MAX_SPECIAL: Final = 256  # special tokens that are compared at admission
+
+# Texts that every normalizer in use leaves alone. They tell vocabularies apart, and the ways to split a text.
+PROBES: Final = (
+    "The quick brown fox jumps over the lazy dog.",
+    "It's 12345 days since 2019-07-31, i.e. 0.5% of 1,000,000.",
+    "def f(x):\n    return {'a': [x, None], \"b\": x**2}  # done\n\n\n",
+    "\tint main(void) { return 0; }\r\n",
+    "  two  spaces   and    more     ",
+    "Straße, naïve café, Ångström, señor",
+    "Привет, мир! Γειά σου Κόσμε",
+    "你好,世界。今日は良い天気です。안녕하세요",
+    "مرحبا بالعالم שלום नमस्ते สวัสดี",
+    "🙂🚀 👩‍👩‍👧 ½ → ∞",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Agreed:
+    """`ids`: toktier's, of the rendered prompt. `kind`: whether the upstream works on them. `request`: what to send."""
+
+    ids: Array
+    kind: Ids
+    request: ChatRequest
+
+
+class Agreement:
+    """Of one upstream and one tokenizer; for one event loop."""
+
+    def __init__(self, upstream: Upstream, tokenizer: Tokenizer) -> None:
+        self._upstream, self._tokenizer = upstream, tokenizer
+        self._epoch = -1
+        # Digest of a prefix that ends with a boundary token → how many IDs it has, and whether special tokens are
+        # added in front of the whole.
+        self._known: OrderedDict[bytes, tuple[int, bool]] = OrderedDict()
+        self._boundary, self._is_boundary = _boundaries(tokenizer)
+        self._normalize: Callable[[str], str] | None = None
+        self._normalizes = bool(tokenizer.prefix_cache_facts().normalizer)
+
+    async def agree(self, request: ChatRequest) -> Agreed:
+        """Raises UpstreamRefused where the template refuses the chat, and what the upstream raises."""
+        if self._epoch != self._upstream.epoch:
+            self.forget()
+            self._epoch = self._upstream.epoch
+        text = await self._upstream.apply_template(request.template_body())
+        ids, same = await self._compared(text)
+        if same:
+            return Agreed(ids, Ids.AGREED, request)
+        if self._normalizes:
+            normalized = request.with_texts(self._normalized)
+            if normalized.messages != request.messages:
+                again = await self._upstream.apply_template(normalized.template_body())
+                ids_again, same = await self._compared(again)
+                if same and np.array_equal(ids, ids_again):
+                    return Agreed(ids, Ids.NORMALIZED, normalized)
+        return Agreed(ids, Ids.UPSTREAM, request)
+
+    def check(self, agreed: Agreed, prompt_tokens: int | None) -> bool:
+        """Whether an answer's count of prompt tokens is that of the IDs; if not, nothing that was agreed is believed
+        any longer. `prompt_tokens`: None: it came without one, which says nothing."""
+        if agreed.kind is Ids.UPSTREAM or prompt_tokens is None or prompt_tokens == len(agreed.ids):
+            return True
+        self.forget()
+        return False
+
+    def forget(self) -> None:
+        self._known.clear()
+
+    def _encoded(self, text: str, add_special_tokens: bool) -> Array:
+        return np.frombuffer(memoryview(self._tokenizer.encode(text, add_special_tokens=add_special_tokens)), np.uint32)
+
+    def _normalized(self, text: str) -> str:
+        if self._normalize is None:
+            # The reference reads the whole file for it, which is why it waits for the first text that needs it.
+            normalizer = self._tokenizer._reference.load().normalizer
+            self._normalize = (lambda text: text) if normalizer is None else normalizer.normalize_str
+        return self._normalize(text)
+
+    async def _compared(self, text: str) -> tuple[Array, bool]:
+        """toktier's IDs of a rendered prompt, and whether they are the upstream's."""
+        cuts = list(self._cuts(text))
+        known = self._longest_known(cuts)
+        if known is not None:
+            begin, count, added = known
+            ids = self._encoded(text, added)
+            if await self._same(text[begin:], ids[count - 1 :], False):
+                self._remember(cuts, ids, added)
+                return ids, True
+        ids = self._encoded(text, True)
+        theirs = await self._theirs(text, True)
+        if theirs is not None and np.array_equal(ids, theirs):
+            self._remember(cuts, ids, True)
+            return ids, True
+        bare = self._encoded(text, False)
+        if theirs is not None and len(bare) != len(ids) and np.array_equal(bare, theirs):
+            self._remember(cuts, bare, False)  # the model adds none of the special tokens that the file would add
+            return bare, True
+        return ids, False
+
+    async def _same(self, text: str, ids: Array, add_special: bool) -> bool:
+        theirs = await self._theirs(text, add_special)
+        return theirs is not None and np.array_equal(ids, theirs)
+
+    async def _theirs(self, text: str, add_special: bool) -> Array | None:
+        """As llama-server's chat makes them of the rendered prompt; None: it does not say."""
+        try:
+            return np.array(await self._upstream.tokenize(text, add_special=add_special), dtype=np.uint32)
+        except (UpstreamRefused, UpstreamBroken):
+            return None
+
+    def _cuts(self, text: str) -> list[tuple[int, bytes]]:
+        """Where each boundary token begins, and the digest of all up to its end."""
+        if self._boundary is None:
+            return []
+        state, done, cuts = hashlib.blake2b(digest_size=DIGEST_BYTES), 0, []
+        for match in self._boundary.finditer(text):
+            state.update(text[done : match.end()].encode("utf-8", "surrogatepass"))
+            done = match.end()
+            cuts.append((match.start(), state.copy().digest()))
+        return cuts
+
+    def _longest_known(self, cuts: list[tuple[int, bytes]]) -> tuple[int, int, bool] | None:
+        for begin, digest in reversed(cuts):
+            known = self._known.get(digest)
+            if known is not None:
+                self._known.move_to_end(digest)
+                return begin, *known
+        return None
+
+    def _remember(self, cuts: list[tuple[int, bytes]], ids: Array, added: bool) -> None:
+        if not cuts:
+            return
+        places = np.flatnonzero(self._is_boundary[np.minimum(ids, len(self._is_boundary) - 1)])
+        if added and len(places) > len(cuts) and places[0] == 0:
+            places = places[1:]  # a token that the tokenizer adds in front stands in the IDs and not in the text
+        if len(places) != len(cuts):
+            return
+        for (_, digest), place in zip(cuts, places.tolist(), strict=True):
+            self._known[digest] = (place + 1, added)
+            self._known.move_to_end(digest)
+        while len(self._known) > MAX_KNOWN:
+            self._known.popitem(last=False)
+
+
+async def fits(upstream: Upstream, tokenizer: Tokenizer) -> list[str]:
+    """Reasons why the upstream's model is not of this tokenizer, at most one of each kind; empty: it is. Texts that it
+    merely splits otherwise become a note: their IDs mean the same, and every chat is compared by itself.
+
+    Raises what the upstream raises.
+    """
+    facts = upstream.facts
+    if facts is not None and facts.n_vocab is not None and facts.n_vocab < tokenizer.vocab_size:
+        return [f"the model has {facts.n_vocab:,} token IDs and the tokenizer {tokenizer.vocab_size:,}: another family"]
+    special = sorted(tokenizer.special_tokens.items(), key=lambda item: item[1])[:MAX_SPECIAL]
+    theirs = await upstream.tokenize("".join(token for token, _ in special))
+    if theirs != [token_id for _, token_id in special]:
+        for token, token_id in special:
+            theirs = await upstream.tokenize(token)
+            if theirs != [token_id]:
+                return [f"the special token {quoted(token)} is {token_id} here, and {_few(theirs)} in the model"]
+    for text in PROBES:
+        ours = tokenizer.encode(text).ids
+        theirs = await upstream.tokenize(text)
+        if theirs == ours:
+            continue
+        if tokenizer.decode(theirs, skip_special_tokens=False) != tokenizer.decode(ours, skip_special_tokens=False):
+            return [f"{quoted(text)} is {_few(ours)} here, and {_few(theirs)} in the model: another family"]
+        upstream.standing.note(
+            f"the model's tokenizer splits {quoted(text)} otherwise: chats with such texts are sent as text, and their "
+            "slots are not known"
+        )
+        break
+    return []
+
+
+def _few(ids: list[int]) -> str:
+    return f"[{', '.join(map(str, ids[:6]))}{', ...' if len(ids) > 6 else ''}]"
+
+
+def _boundaries(tokenizer: Tokenizer) -> tuple[re.Pattern[str] | None, np.ndarray]:
+    """What finds the tokens that a text may be cut behind, and for each ID whether it is one."""
+    facts = tokenizer.prefix_cache_facts()
+    tokens = choose([token.content for token in facts.added if token.special], facts).tokens
+    if not tokens:
+        return None, np.zeros(1, dtype=bool)
+    known = {token.content: token.id for token in facts.added}
+    ids = [known[token] for token in tokens]
+    is_boundary = np.zeros(max(ids) + 2, dtype=bool)  # the last one stands for all greater IDs
+    is_boundary[ids] = True
+    return re.compile("|".join(map(re.escape, tokens))), is_boundary

@@ -1,0 +1,402 @@
+"""One llama-server over HTTP: questions of the router's own, and answers that pass to clients.
+
+Paths are constants, redirects are not followed, proxies of the environment are not used, and no header of a client goes
+up. Every wait has an end and every answer a bound: a server that lies, stalls or never ends costs one request. Closing
+an answer early closes its connection, by which a llama-server knows that it may stop. Not here: what answers say
+(`upstream_facts`, `relay`), and which upstream is asked.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Final
+
+import httpx
+import orjson
+
+from toktier.errors import (
+    ConfigInvalid,
+    ToktierError,
+    UpstreamBroken,
+    UpstreamLost,
+    UpstreamRefused,
+    UpstreamSilent,
+)
+from toktier.labels import shown
+from toktier.router.upstream_facts import (
+    SlotReport,
+    UpstreamFacts,
+    read_facts,
+    read_ids,
+    read_prompt,
+    read_slots,
+    read_vocabulary_size,
+)
+from toktier.router.upstream_state import Standing
+from toktier.router.vocabulary import UpstreamState
+
+MAX_QUESTION_ANSWER: Final = 8 << 20  # bytes: of /props, with its chat template; of /slots, 1.5 kB each
+MAX_ERROR_BODY: Final = 1 << 20
+# Connections that idle shorter than the 5 s after which a llama-server closes them, so that none is used as it closes.
+KEEPALIVE_SECONDS: Final = 4.0
+PASSED_HEADERS: Final = ("content-type", "retry-after", "x-accel-buffering", "cache-control")
+
+
+class Route(StrEnum):
+    """What requests of clients become, by path."""
+
+    COMPLETION = "/completion"
+    COMPLETIONS = "/v1/completions"
+    CHAT = "/v1/chat/completions"
+    EMBEDDINGS = "/v1/embeddings"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timeouts:
+    """Seconds. `first_byte`: of a stream: waiting for a slot, and prefill; `whole`: the same of an answer in one piece,
+    and its generation; `idle`: between two parts of an answer (a llama-server pings every 30); `question`: of the
+    router's own, all in all."""
+
+    connect: float = 5.0
+    question: float = 10.0
+    first_byte: float = 600.0
+    whole: float = 3600.0
+    idle: float = 120.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bounds:
+    """`connections`: at once; `answer_bytes`: of one answer that passes."""
+
+    connections: int = 256
+    answer_bytes: int = 256 << 20
+
+
+class Passage:
+    """An answer that passes. `headers`: those that a client may see. Ends with `Upstream.open`'s block."""
+
+    def __init__(self, upstream: Upstream, response: httpx.Response, epoch: int) -> None:
+        self.status = response.status_code
+        self.epoch = epoch
+        self.headers = {name: response.headers[name] for name in PASSED_HEADERS if name in response.headers}
+        self.bytes = 0
+        self._upstream, self._response = upstream, response
+        self._chunks = response.aiter_raw()
+
+    @property
+    def is_stream(self) -> bool:
+        return self.headers.get("content-type", "").partition(";")[0].strip().lower() == "text/event-stream"
+
+    async def chunks(self) -> AsyncIterator[bytes]:
+        """The body, as it comes. Raises UpstreamLost, UpstreamSilent, UpstreamBroken."""
+        idle, most = self._upstream.timeouts.idle, self._upstream.bounds.answer_bytes
+        while True:
+            try:
+                async with asyncio.timeout(idle):
+                    chunk = await anext(self._chunks, None)
+            except TimeoutError:
+                raise UpstreamSilent(f"{self._upstream.where} sent nothing for {idle:g} s of an answer") from None
+            except httpx.HTTPError as error:
+                raise self._upstream.fault(error) from None
+            if chunk is None:
+                return
+            self.bytes += len(chunk)
+            if self.bytes > most:
+                raise UpstreamBroken(f"{self._upstream.where} sent more than {most:,} bytes as one answer")
+            if chunk:
+                yield chunk
+
+    async def read(self) -> bytes:
+        """The whole body. Raises as `chunks`."""
+        return b"".join([chunk async for chunk in self.chunks()])
+
+
+class Upstream:
+    """One llama-server. For one event loop; `probe` before anything else, `close` at the end.
+
+    `admission`: asked of every process that is new; differences that it gives are reasons to refuse it.
+    """
+
+    def __init__(
+        self,
+        index: int,
+        url: str,
+        *,
+        api_key: str | None = None,
+        timeouts: Timeouts | None = None,
+        bounds: Bounds | None = None,
+        admission: Callable[[Upstream], Awaitable[list[str]]] | None = None,
+        transport: httpx.AsyncBaseTransport | None = None,
+    ) -> None:
+        """`index`: its number among the upstreams. `url`: http or https, host and port alone. `transport`: for tests.
+        Raises ConfigInvalid."""
+        self.index = index
+        self.url, self.where = _checked_url(url)
+        self.timeouts = timeouts or Timeouts()
+        self.bounds = bounds or Bounds()
+        self.standing = Standing()
+        self._admission = admission
+        self._probing = asyncio.Lock()
+        self._suspected = asyncio.Event()
+        headers = {"accept-encoding": "identity", "user-agent": "toktier"}
+        if api_key is not None:
+            headers["authorization"] = f"Bearer {api_key}"
+        limits = httpx.Limits(
+            max_connections=self.bounds.connections,
+            max_keepalive_connections=self.bounds.connections,
+            keepalive_expiry=KEEPALIVE_SECONDS,
+        )
+        self._client = httpx.AsyncClient(
+            transport=transport or httpx.AsyncHTTPTransport(limits=limits, trust_env=False),
+            headers=headers,
+            trust_env=False,
+            follow_redirects=False,
+            # Reads end by the time-outs of this module, which differ before and after the first byte.
+            timeout=httpx.Timeout(None, connect=self.timeouts.connect, pool=self.timeouts.connect),
+        )
+
+    def __repr__(self) -> str:
+        return f"Upstream({self.index}, {self.where!r})"
+
+    @property
+    def state(self) -> UpstreamState:
+        return self.standing.state
+
+    @property
+    def epoch(self) -> int:
+        return self.standing.epoch
+
+    @property
+    def facts(self) -> UpstreamFacts | None:
+        return self.standing.facts
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        why = self.standing.why
+        return (*(() if why is None else (why,)), *self.standing.notes)
+
+    async def close(self) -> None:
+        await self._client.aclose()
+
+    # health
+
+    async def probe(self) -> UpstreamState:
+        """Ask how it is, and admit it where it is another process than before. Raises nothing of the upstream's."""
+        async with self._probing:
+            self._suspected.clear()
+            try:
+                await self._probe()
+            except UpstreamRefused as error:
+                self.standing.unusable(f"{self.where}: {error}")
+            except UpstreamBroken as error:
+                self.standing.unusable(f"{error}")
+            except (UpstreamLost, UpstreamSilent) as error:
+                self.standing.lost(f"{error}")
+            return self.state
+
+    async def watch(self, interval: float) -> None:
+        """Probes every `interval` seconds, and once as soon as a connection is lost. Runs until it is cancelled."""
+        while True:
+            await self.probe()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(interval):
+                    await self._suspected.wait()
+
+    async def _probe(self) -> None:
+        status, body = await self._ask("GET", "/health")
+        if status == 503:
+            self.standing.loading()
+            return
+        if status != 200:
+            raise _refusal("/health", status, body)
+        facts = read_facts(await self._answer("GET", "/props"))
+        slots: list[SlotReport] = []
+        if facts.shows_slots:
+            status, body = await self._ask("GET", "/slots")
+            if status == 200:
+                slots = read_slots(body, facts.total_slots)
+            elif status in (404, 501):
+                facts = replace(facts, shows_slots=False)
+            else:
+                raise _refusal("/slots", status, body)
+        if not self.standing.answered(facts, slots):
+            if self.state in (UpstreamState.DOWN, UpstreamState.LOADING):
+                self.standing.back()
+            return
+        try:
+            await self._admit(facts)
+        except ToktierError:
+            self.standing.forget()  # admitted by halves is not admitted
+            raise
+
+    async def _admit(self, facts: UpstreamFacts) -> None:
+        facts = replace(facts, n_vocab=read_vocabulary_size(await self._answer("GET", "/v1/models")))
+        self.standing.facts = facts
+        if not facts.shows_slots:
+            self.standing.note("it does not show its slots (--no-slots): what they hold cannot be compared")
+        differences = [] if self._admission is None else await self._admission(self)
+        if differences:
+            self.standing.refused(differences[0])
+        else:
+            self.standing.admitted(facts)
+
+    # questions
+
+    async def slots(self) -> list[SlotReport]:
+        """GET /slots; empty where it is not shown."""
+        facts = self.facts
+        if facts is None or not facts.shows_slots:
+            return []
+        return read_slots(await self._answer("GET", "/slots"), facts.total_slots)
+
+    async def models(self) -> bytes:
+        """The answer of GET /v1/models."""
+        return await self._answer("GET", "/v1/models")
+
+    async def apply_template(self, body: bytes) -> str:
+        """The prompt of a chat. Raises UpstreamRefused with the answer of an upstream that refuses it."""
+        return read_prompt(await self._answer("POST", "/apply-template", body, self.bounds.answer_bytes))
+
+    async def tokenize(self, text: str, *, add_special: bool = False, parse_special: bool = True) -> list[int]:
+        """IDs of its own tokenizer."""
+        question = {"content": text, "add_special": add_special, "parse_special": parse_special}
+        size = 4 * len(text) + 64  # a code point is four bytes at most, and no token is less than one
+        answer = await self._answer("POST", "/tokenize", orjson.dumps(question), 12 * size)
+        return read_ids(answer, size)
+
+    async def complete(self, body: bytes) -> bytes:
+        """A completion that no client asked for: the answer of /completion."""
+        return await self._answer("POST", Route.COMPLETION, body)
+
+    async def _answer(
+        self, method: str, path: str, body: bytes | None = None, limit: int = MAX_QUESTION_ANSWER
+    ) -> bytes:
+        status, answer = await self._ask(method, path, body, limit)
+        if status != 200:
+            raise _refusal(path, status, answer)
+        return answer
+
+    async def _ask(
+        self, method: str, path: str, body: bytes | None = None, limit: int = MAX_QUESTION_ANSWER
+    ) -> tuple[int, bytes]:
+        request = self._request(method, path, body)
+        try:
+            async with asyncio.timeout(self.timeouts.question):
+                response = await self._client.send(request, stream=True)
+                try:
+                    _check_encoding(self.where, response)
+                    parts, size = [], 0
+                    async for chunk in response.aiter_raw():
+                        parts.append(chunk)
+                        size += len(chunk)
+                        if size > limit:
+                            raise UpstreamBroken(f"{self.where} answered {path} with more than {limit:,} bytes")
+                    return response.status_code, b"".join(parts)
+                finally:
+                    await response.aclose()
+        except TimeoutError:
+            raise UpstreamSilent(f"{self.where} did not answer {path} within {self.timeouts.question:g} s") from None
+        except httpx.HTTPError as error:
+            raise self.fault(error) from None
+
+    # answers that pass
+
+    @contextlib.asynccontextmanager
+    async def open(self, route: Route, body: bytes, *, stream: bool) -> AsyncIterator[Passage]:
+        """Send a request, and wait for the head of its answer. Leaving the block ends the answer, read or not.
+
+        Raises UpstreamLost, UpstreamSilent, UpstreamBroken; an error status is an answer like any other.
+        """
+        seconds = self.timeouts.first_byte if stream else self.timeouts.whole
+        epoch = self.epoch
+        try:
+            async with asyncio.timeout(seconds):
+                response = await self._client.send(self._request("POST", route, body), stream=True)
+        except TimeoutError:
+            raise UpstreamSilent(f"{self.where} did not begin to answer within {seconds:g} s") from None
+        except httpx.HTTPError as error:
+            raise self.fault(error) from None
+        try:
+            _check_encoding(self.where, response)
+            yield Passage(self, response, epoch)
+        finally:
+            await response.aclose()
+
+    def fault(self, error: httpx.HTTPError) -> ToktierError:
+        """The error of toktier for one of the client library; a lost connection takes the upstream out of use until
+        it is asked again."""
+        if isinstance(error, httpx.PoolTimeout):
+            return UpstreamSilent(
+                f"{self.where}: all {self.bounds.connections} connections were in use for {self.timeouts.connect:g} s"
+            )
+        if isinstance(error, httpx.RemoteProtocolError) and not _ended_early(error):
+            return UpstreamBroken(f"{self.where} answered with what is no HTTP")
+        if isinstance(error, httpx.TransportError) and not isinstance(error, httpx.LocalProtocolError):
+            lost = UpstreamLost(f"{self.where} cannot be reached, or ended the connection ({type(error).__name__})")
+            if self.state is UpstreamState.UP:
+                self.standing.lost(lost.message)
+                self._suspected.set()
+            return lost
+        return UpstreamBroken(f"{self.where} could not be asked ({type(error).__name__})")
+
+    def _request(self, method: str, path: str, body: bytes | None) -> httpx.Request:
+        headers = {} if body is None else {"content-type": "application/json"}
+        return self._client.build_request(method, self.url + path, content=body, headers=headers)
+
+
+def _check_encoding(where: str, response: httpx.Response) -> None:
+    """Compressed answers are not asked for: a few bytes could be any number."""
+    encoding = response.headers.get("content-encoding", "identity").strip().lower()
+    if encoding not in ("", "identity"):
+        raise UpstreamBroken(
+            f"{where} answered with the content encoding {shown(encoding, 40)}, which it was not asked for"
+        )
+
+
+def _ended_early(error: httpx.RemoteProtocolError) -> bool:
+    """The library has one class for a connection that ended and for bytes that are no HTTP."""
+    text = str(error)
+    return "disconnected" in text or "closed connection" in text
+
+
+def _refusal(path: str, status: int, body: bytes) -> UpstreamRefused:
+    error = UpstreamRefused(f"{path} was answered with status {status}")
+    if status in (401, 403):
+        error = UpstreamRefused(
+            f"{path} was answered with status {status}: the API key is missing or wrong",
+            remedy="give the key that the llama-server was started with",
+        )
+    error.status, error.body = status, body[:MAX_ERROR_BODY]
+    return error
+
+
+def _checked_url(url: str) -> tuple[str, str]:
+    """The URL without a slash at its end, and what messages call it."""
+    try:
+        parsed = httpx.URL(url)
+    except (httpx.InvalidURL, TypeError):
+        parsed = httpx.URL("")
+    if parsed.userinfo:
+        raise ConfigInvalid(
+            "the URL of an upstream has a name or password in it: a llama-server takes an API key",
+            details={"argument": "url"},
+            remedy="give the key by its own setting",
+        )
+    if (
+        parsed.scheme not in ("http", "https")
+        or not parsed.host
+        or parsed.path != "/"
+        or parsed.query
+        or parsed.fragment
+    ):
+        raise ConfigInvalid(
+            f"an upstream is {shown(url, 80)}: expected http or https, a host and a port",
+            details={"argument": "url"},
+            remedy="give a URL as http://127.0.0.1:8080",
+        )
+    where = str(parsed).rstrip("/")
+    return where, where
