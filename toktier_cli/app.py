@@ -17,7 +17,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from toktier.errors import UsageError
 from toktier.labels import quoted
-from toktier_cli.invocation import GLOBAL_HELP, Invocation, Result
+from toktier_cli.invocation import GLOBAL_HELP, Invocation, Result, Work
 
 # name: (module, function or group, summary)
 VERBS: dict[str, tuple[str, str, str]] = {
@@ -29,6 +29,7 @@ VERBS: dict[str, tuple[str, str, str]] = {
     "inspect": ("toktier_cli.verbs.inspect", "inspect", "What is pinned, or what a tokenizer.json is"),
     "gpu": ("toktier_cli.app", "GPU", "Kernels for GPUs: compile them here, see what there is"),
     "session": ("toktier_cli.app", "SESSION", "Sessions that programs keep in a store"),
+    "serve": ("toktier_cli.app", "SERVE", "The router in front of llama-servers, and what its reuse changes"),
     "bench": ("toktier_cli.verbs.bench", "bench", "Speed on this machine, beside the reference"),
     "doctor": ("toktier_cli.verbs.doctor", "doctor", "What will run here, and why not faster"),
     "config": ("toktier_cli.app", "CONFIG", "Settings and where they come from"),
@@ -71,6 +72,9 @@ SESSION: dict[str, tuple[str, str, str]] = {
     "verify": ("toktier_cli.verbs.session", "verify", "Prove what a store holds"),
     "compact": ("toktier_cli.verbs.session", "compact", "Merge small rows and give space back"),
 }
+SERVE: dict[str, tuple[str, str, str]] = {
+    "run": ("toktier_cli.verbs.serve", "run", "Route requests to llama-servers; the word run may be left out"),
+}
 GPU: dict[str, tuple[str, str, str]] = {
     "compile": ("toktier_cli.verbs.gpu", "compile_", "Compile kernels with NVRTC and keep them"),
     "list": ("toktier_cli.verbs.gpu", "list_", "Kernels of the installation, and those compiled here"),
@@ -81,7 +85,7 @@ CONFIG: dict[str, tuple[str, str, str]] = {
 }
 # Groups whose argument may also be what the named verb takes: `certify FAMILY` is `certify run FAMILY`. A path that is
 # called like a verb is given as ./merge.
-DEFAULT_VERBS = {"certify": "run"}
+DEFAULT_VERBS = {"certify": "run", "serve": "run"}
 EPILOG = f"Global options, anywhere on the line: {', '.join(option for option, _ in GLOBAL_HELP[:-1])}"
 # BadParameter is public; its base, which all errors about the line share, is not.
 USAGE_ERROR: Any = typer.BadParameter.__mro__[1]
@@ -197,8 +201,9 @@ def root() -> VerbGroup:
     return _group("toktier", VERBS, "The token IDs of Hugging Face tokenizers, from a compiled tokenizer.json.")
 
 
-def run(arguments: list[str], invocation: Invocation) -> Result:
-    """The result of the verb on the line, or of a request for help. Raises what the verb or the framework raises."""
+def run(arguments: list[str], invocation: Invocation) -> Result | Work:
+    """The result of the verb on the line, or its work, or what a request for help gives. Raises what the verb or the
+    framework raises."""
     if not arguments:
         raise UsageError("no command given", remedy="toktier --help")
     warnings.showwarning = lambda message, *_, **__: invocation.warn(str(message))
@@ -217,5 +222,5 @@ def run(arguments: list[str], invocation: Invocation) -> Result:
             return Result("help", lambda: {"text": printed.getvalue()}, printed.getvalue)
     if printed.getvalue():
         invocation.note(printed.getvalue().rstrip("\n"))
-    assert isinstance(result, Result)
+    assert isinstance(result, Result | Work)
     return result

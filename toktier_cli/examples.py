@@ -95,6 +95,13 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
         ("toktier session verify chat-42 --store /srv/chats", "one session"),
     ),
     "session compact": (("toktier session compact", "after many small appends, or after removing much"),),
+    "serve run": (
+        ("toktier serve --upstream http://127.0.0.1:8080 --family qwen3_8b", "in front of a llama-server on this host"),
+        ("toktier serve --upstream http://127.0.0.1:8080 --tokenizer-file tokenizer.json --check", "are the upstreams fit for it"),
+        ("toktier serve --config router.toml --port 9000", "options of a file, but for one"),
+        ("toktier serve --config router.toml --show-config", "what holds, and who said it"),
+        ("toktier serve --upstream http://gpu1:8080 --upstream http://gpu2:8080 --family qwen3_8b --host 0.0.0.0 --api-key-file keys.txt", "for other hosts, with keys"),
+    ),
     "config show": (("toktier config show --origin", "every setting, and who said it"),),
     "schema": (
         ("toktier schema", "names of all schemas"),

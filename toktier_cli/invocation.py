@@ -95,6 +95,14 @@ class Result:
     exit_code: ExitCode = ExitCode.DONE
 
 
+@dataclass(frozen=True, slots=True)
+class Work:
+    """The outcome of a verb that says something before its end. `run` gets what writes a result to stdout, as often as
+    it is called, and gives the last one."""
+
+    run: Callable[[Callable[[Result], Any]], Result]
+
+
 def exit_code_of(errors: list[ToktierError], done: int) -> ExitCode:
     """Of a run over many items: done, partly done, or, where nothing was done, the code of the first error."""
     if not errors:

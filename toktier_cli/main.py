@@ -78,7 +78,7 @@ def _run(arguments: list[str]) -> int:
     try:
         if any(option in arguments for option in VERSION_OPTIONS) and set(arguments) <= {*VERSION_OPTIONS, "--json"}:
             return _version(wants_json)  # before anything else is imported
-        from toktier_cli.invocation import take_global_options
+        from toktier_cli.invocation import Work, take_global_options
 
         invocation, rest = take_global_options(arguments)
         wants_json, home = invocation.json, invocation.home
@@ -86,8 +86,10 @@ def _run(arguments: list[str]) -> int:
             return _version(wants_json)
         from toktier_cli.app import run
 
-        result = run(rest, invocation)
-        return _emit(result, invocation)
+        outcome = run(rest, invocation)
+        if isinstance(outcome, Work):
+            outcome = outcome.run(lambda result: _emit(result, invocation))
+        return _emit(outcome, invocation)
     except BrokenPipeError:
         raise
     except BaseException as error:

@@ -16,7 +16,7 @@ from tests.support.material import ROOT
 from toktier.artifacts.pins import shipped_pins
 from toktier.errors import ExitCode, error_codes
 from toktier.version import VERSION
-from toktier_cli.app import ARTIFACTS, CERTIFY, CONFIG, GPU, SESSION, VERBS
+from toktier_cli.app import ARTIFACTS, CERTIFY, CONFIG, GPU, SERVE, SESSION, VERBS
 
 MINI = ("--family", "toktier_mini")
 
@@ -105,6 +105,16 @@ LINES: list[tuple[tuple[str, ...], int]] = [
     (("session", "verify"), 3),
     (("session", "verify", "chat"), 3),
     (("session", "compact"), 3),
+    (("serve",), 2),
+    (("serve", "--help"), 0),
+    (("serve", "run", "--family", "toktier_mini"), 2),
+    (("serve", "--upstream", "ftp://host"), 2),
+    (("serve", "--upstream", "http://host", "--host", "0.0.0.0"), 2),
+    (("serve", "--upstream", "http://host", "--port", "65536"), 2),
+    (("serve", "--upstream", "http://host", "--config", "absent.toml"), 2),
+    (("serve", "--upstream", "http://host", "--show-config"), 0),
+    (("serve", "--upstream", "http://127.0.0.1:8080", "--port", "0"), 2),
+    (("serve", "--upstream", "http://127.0.0.1:8080", "--port", "0", "--family", "nope"), 3),
     (("bench", "--rounds", "1"), 0),
     (("bench", "--rounds", "0"), 2),
     (("bench", "--input", "absent.txt"), 3),
@@ -170,7 +180,7 @@ def test_every_verb_is_tried_above() -> None:
     tried = {line[0] for line, _ in LINES if line} | {" ".join(line[:2]) for line, _ in LINES}
     assert set(VERBS) <= tried
     assert {f"certify {v}" for v in CERTIFY} | {f"session {v}" for v in SESSION} <= tried
-    assert {f"gpu {v}" for v in GPU} <= tried
+    assert {f"gpu {v}" for v in GPU} | {f"serve {v}" for v in SERVE} <= tried
     assert {f"artifacts {v}" for v in ARTIFACTS} | {f"config {v}" for v in CONFIG} <= tried
 
 

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from tests.cli.command import run_here
-from toktier_cli.app import ARTIFACTS, CERTIFY, CONFIG, GPU, SESSION, VERBS, root
+from toktier_cli.app import ARTIFACTS, CERTIFY, CONFIG, GPU, SERVE, SESSION, VERBS, root
 from toktier_cli.examples import EXAMPLES
 from toktier_cli.invocation import take_global_options
 
-GROUPS = {"artifacts": ARTIFACTS, "certify": CERTIFY, "gpu": GPU, "session": SESSION, "config": CONFIG}
+GROUPS = {"artifacts": ARTIFACTS, "certify": CERTIFY, "gpu": GPU, "session": SESSION, "serve": SERVE, "config": CONFIG}
 PATHS = [
     *(verb for verb in VERBS if verb not in GROUPS),
     *(f"{group} {verb}" for group, verbs in GROUPS.items() for verb in verbs),
@@ -89,7 +89,7 @@ def test_the_help_of_a_group_leads_to_its_verbs_and_the_global_options(
     text = run_here(group, "--help", home=tmp_path, monkeypatch=monkeypatch, capture=capfdbinary).text
     assert f"toktier {group} COMMAND --help" in text
     assert "--json" in text
-    assert ("toktier certify WHAT is short for toktier certify run WHAT" in text) == (group == "certify")
+    assert (f"toktier {group} WHAT is short for toktier {group} run WHAT" in text) == (group in ("certify", "serve"))
 
 
 @pytest.mark.parametrize(
@@ -99,6 +99,7 @@ def test_the_help_of_a_group_leads_to_its_verbs_and_the_global_options(
         (["artifacts", "fetsh"], "fetch"),
         (["encode", "x", "--famly", "toktier_mini"], "--family"),
         (["count", "--recursiv"], "--recursive"),
+        (["serve", "--upstreem", "http://h"], "--upstream"),
         (["encode", "x", "--family", "qwen38b"], "qwen3_8b"),
         (["help", "exitcodes"], "exit-codes"),
         (["schema", "encod"], "encode"),

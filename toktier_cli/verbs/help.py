@@ -38,11 +38,12 @@ def help_(
 
 
 def _overview() -> str:
-    from toktier_cli.app import ARTIFACTS, CERTIFY, CONFIG, SESSION, VERBS  # here: it imports this module by name
+    from toktier_cli.app import ARTIFACTS, CERTIFY, CONFIG, SERVE, SESSION, VERBS  # here: it imports this by name
 
+    groups = {"artifacts": ARTIFACTS, "certify": CERTIFY, "session": SESSION, "serve": SERVE, "config": CONFIG}
     rows = []
     for verb, (_, _, summary) in VERBS.items():
-        below = {"artifacts": ARTIFACTS, "certify": CERTIFY, "session": SESSION, "config": CONFIG}.get(verb)
+        below = groups.get(verb)
         rows += (
             [(verb, summary)] if below is None else [(f"{verb} {name}", said) for name, (_, _, said) in below.items()]
         )
