@@ -54,11 +54,13 @@ PROBES: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Agreed:
-    """`ids`: toktier's, of the rendered prompt. `kind`: whether the upstream works on them. `request`: what to send."""
+    """`ids`: toktier's, of the rendered prompt `text`. `kind`: whether the upstream works on them. `request`: what to
+    send."""
 
     ids: Array
     kind: Ids
     request: ChatRequest
+    text: str
 
 
 class Agreement:
@@ -82,15 +84,15 @@ class Agreement:
         text = await self._upstream.apply_template(request.template_body())
         ids, same = await self._compared(text)
         if same:
-            return Agreed(ids, Ids.AGREED, request)
+            return Agreed(ids, Ids.AGREED, request, text)
         if self._normalizes:
             normalized = request.with_texts(self._normalized)
             if normalized.messages != request.messages:
                 again = await self._upstream.apply_template(normalized.template_body())
                 ids_again, same = await self._compared(again)
                 if same and np.array_equal(ids, ids_again):
-                    return Agreed(ids, Ids.NORMALIZED, normalized)
-        return Agreed(ids, Ids.UPSTREAM, request)
+                    return Agreed(ids, Ids.NORMALIZED, normalized, again)
+        return Agreed(ids, Ids.UPSTREAM, request, text)
 
     def check(self, agreed: Agreed, prompt_tokens: int | None) -> bool:
         """Whether an answer's count of prompt tokens is that of the IDs; if not, nothing that was agreed is believed

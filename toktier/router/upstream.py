@@ -198,13 +198,11 @@ class Upstream:
                 self.standing.lost(f"{error}")
             return self.state
 
-    async def watch(self, interval: float) -> None:
-        """Probes every `interval` seconds, and once as soon as a connection is lost. Runs until it is cancelled."""
-        while True:
-            await self.probe()
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(interval):
-                    await self._suspected.wait()
+    async def suspected(self, seconds: float) -> None:
+        """Returns when a connection was lost since the last probe, or after `seconds`: when the next one is due."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._suspected.wait()
 
     async def _probe(self) -> None:
         status, body = await self._ask("GET", "/health")

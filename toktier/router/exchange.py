@@ -1,0 +1,322 @@
+"""One request from its decision to its record: a slot is reserved, the upstream asked, its answer passed on unchanged.
+
+However it ends (an answer, an error, a client that went away, an upstream that was lost), the reservation is settled
+once, the connection to the upstream is given back or closed, and the facts are recorded. A request that no byte was
+answered of goes to another upstream when its own is lost. Not here: what the body of a client says (`bodies`), which
+slot (`decide`), what an answer says (`relay`).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Final
+
+import anyio
+from starlette.responses import Response
+
+from toktier.errors import ToktierError, UpstreamBroken, UpstreamLost, UpstreamRefused, UpstreamSilent
+from toktier.router.bodies import Array, Cut
+from toktier.router.decide import Decision, NoSlot
+from toktier.router.prompts import Prepared, unpinned_body
+from toktier.router.refusals import Receive, Refusal, Refused, Scope, Send, as_refused, retry_after
+from toktier.router.relay import Answer, StreamRelay, read_answer
+from toktier.router.request_facts import RequestFacts
+from toktier.router.slots import Reservation, Settled
+from toktier.router.upstream import Passage, Route, Upstream
+from toktier.router.vocabulary import Choice, Ids, Outcome
+
+if TYPE_CHECKING:
+    from toktier.router.bodies import ChatRequest, CompletionRequest
+    from toktier.router.router import Router
+
+_RETRY_SECONDS: Final = 2.0  # when to come again where no upstream answers
+_OUTCOMES: Final[dict[type[ToktierError], Outcome]] = {
+    UpstreamLost: Outcome.UPSTREAM_LOST,
+    UpstreamBroken: Outcome.UPSTREAM_BROKEN,
+    UpstreamSilent: Outcome.TIMED_OUT,
+    UpstreamRefused: Outcome.REFUSED_UPSTREAM,
+}
+
+
+class Exchange(Response):
+    """The answer to one request for a completion, as an ASGI app: it is made while it is asked for."""
+
+    def __init__(
+        self, router: Router, route: Route, request: CompletionRequest | ChatRequest, *, name: str, arrived: float
+    ) -> None:
+        """`name`: of the request, in records; `arrived`: by `time.monotonic`, before its body was read."""
+        self.background = None
+        self.status_code, self.raw_headers = 200, []
+        self._router, self._route, self._request = router, route, request
+        self._name, self._arrived, self._began = name, arrived, time.time() - (time.monotonic() - arrived)
+        self._gone = self._started = False
+        self._outcome: Outcome | None = None
+        self._status: int | None = None
+        self._relay: StreamRelay | None = None
+        self._answer: Answer | None = None
+        self._prepared: Prepared | None = None
+        self._decision: Decision | None = None
+        self._upstream: Upstream | None = None
+        self._settled: Settled | None = None
+        self._ids = Ids.SENT
+        self._router_ms: float | None = None
+        self._first_byte: float | None = None
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            async with anyio.create_task_group() as group:
+                group.start_soon(self._watch, receive, group.cancel_scope)
+                await self._run(send)
+                group.cancel_scope.cancel()
+        except BaseExceptionGroup as errors:
+            # Of two tasks only this one raises anything: the group is a wrapper around it.
+            raise errors.exceptions[0] from None
+        finally:
+            self._record()
+
+    async def _watch(self, receive: Receive, scope: anyio.CancelScope) -> None:
+        while (await receive())["type"] != "http.disconnect":
+            pass
+        self._gone = True
+        scope.cancel()
+
+    async def _run(self, send: Send) -> None:
+        try:
+            if self._request.unrouted is not None:
+                await self._pass_unrouted(send)
+            else:
+                await self._pass_routed(send)
+        except (UpstreamLost, UpstreamBroken, UpstreamSilent, UpstreamRefused) as error:
+            self._outcome = _OUTCOMES[type(error)]
+            await self._fail(send, error)
+
+    # A request that can be pinned
+
+    async def _pass_routed(self, send: Send) -> None:
+        failed = set[int]()
+        while True:
+            upstream = await self._place(failed)
+            try:
+                reservation = self._reserve()
+                async with self._settling(upstream, reservation):
+                    await self._ask(send, upstream, self._prepared_body(), reservation)
+                return
+            except UpstreamLost:
+                failed.add(upstream.index)
+                if self._started or len(failed) == len(self._router.upstreams):
+                    raise
+
+    async def _place(self, failed: set[int]) -> Upstream:
+        """Decides where the request goes, for which its IDs have to be known."""
+        began = time.monotonic()
+        prepared = await self._router.prepare(self._request, failed)
+        asked = time.monotonic()
+        self._prepared, self._ids = prepared, prepared.kind
+        decision = await self._router.decide(prepared, self._request.cache, failed)
+        if isinstance(decision, NoSlot):
+            raise self._router.no_upstream()
+        upstream = self._router.upstreams[decision.upstream]
+        if not self._router.is_same_model(prepared.rendered_by, upstream):
+            prepared = await self._router.prepare(self._request, failed, only=upstream)
+            self._prepared, self._ids = prepared, prepared.kind
+        self._decision, self._upstream = decision, upstream
+        waited = asked - began if prepared.rendered_by is not None else 0.0
+        self._router_ms = 1000 * (time.monotonic() - self._arrived - waited)
+        return upstream
+
+    def _reserve(self) -> Reservation:
+        prepared, decision = self._prepared, self._decision
+        assert prepared is not None
+        assert decision is not None
+        try:
+            return self._router.table.reserve(
+                decision.upstream,
+                decision.slot,
+                prepared.ids,
+                decision.predicted if self._request.cache else 0,
+                sure=prepared.kind is not Ids.UPSTREAM,
+            )
+        except LookupError:  # it was lost while the upstream was asked about the chat
+            raise UpstreamLost(f"{self._router.upstreams[decision.upstream].where} was lost") from None
+
+    def _prepared_body(self) -> bytes:
+        assert self._prepared is not None
+        assert self._decision is not None
+        return self._prepared.body(self._decision.slot)
+
+    @asynccontextmanager
+    async def _settling(self, upstream: Upstream, reservation: Reservation) -> AsyncIterator[None]:
+        lost = False
+        try:
+            yield
+        except UpstreamLost:
+            lost = True
+            raise
+        finally:
+            self._settle(upstream, reservation, lost)
+
+    def _settle(self, upstream: Upstream, reservation: Reservation, lost: bool) -> None:
+        answer = self._seen()
+        prepared, table = self._prepared, self._router.table
+        assert prepared is not None
+        generated: Sequence[int] = ()
+        guessed: Sequence[int] | Array = ()
+        measured = actual = None
+        finished = truncated = False
+        if answer is not None:
+            generated, actual = answer.ids, answer.id_slot
+            finished, truncated = answer.finished and answer.error is None, answer.truncated
+            if self._request.cache:  # where nothing was to be reused, nothing that was is no sign of anything
+                measured = answer.cached
+            if not generated and answer.text:
+                guessed = self._router.encode(answer.text, False)
+        error_status = self._status is not None and self._status != 200
+        self._settled = table.settle(
+            reservation,
+            generated=generated,
+            guessed=guessed,
+            measured=measured,
+            actual_slot=actual,
+            finished=finished,
+            reached_upstream=not (lost and self._status is None),
+            refused=error_status,
+        )
+        if answer is not None and not self._router.is_count_right(upstream, prepared, answer):
+            self._ids = Ids.UPSTREAM
+            truncated = True
+        if truncated or (error_status and (self._status or 0) >= 500):
+            table.forget(reservation.upstream, reservation.slot)
+        if lost:
+            self._router.sync(upstream)
+        elif answer is not None and answer.finished:
+            self._router.learn(upstream, answer)
+
+    # One that cannot
+
+    async def _pass_unrouted(self, send: Send) -> None:
+        upstream = self._router.least_loaded()
+        self._upstream, self._ids = upstream, Ids.UPSTREAM
+        async with self._router.unknown_slots(upstream):
+            try:
+                await self._ask(send, upstream, unpinned_body(self._request), None)
+            except UpstreamLost:
+                self._router.sync(upstream)
+                raise
+
+    # What passes
+
+    async def _ask(self, send: Send, upstream: Upstream, body: bytes, reservation: Reservation | None) -> None:
+        self._relay = self._answer = self._status = None
+        cut = self._request.cut
+        async with upstream.open(self._route, body, stream=self._request.stream) as passage:
+            self._status = passage.status
+            if passage.status == 200 and passage.is_stream:
+                await self._stream(send, passage, cut, reservation)
+            else:
+                await self._whole(send, passage, cut)
+
+    async def _stream(self, send: Send, passage: Passage, cut: Cut, reservation: Reservation | None) -> None:
+        relay = self._relay = StreamRelay(cut)
+        async for chunk in passage.chunks():
+            kept = relay.feed(chunk)
+            if reservation is not None:
+                reservation.seen += 1
+            if kept:
+                await self._send(send, passage.status, passage.headers, kept, more=True)
+        await self._send(send, passage.status, passage.headers, relay.finish(), more=False)
+        answer = relay.answer()
+        if answer.error is not None:
+            self._outcome = Outcome.REFUSED_UPSTREAM
+        else:
+            self._outcome = Outcome.DONE if answer.finished else Outcome.UPSTREAM_BROKEN
+
+    async def _whole(self, send: Send, passage: Passage, cut: Cut) -> None:
+        body = await passage.read()
+        if passage.status == 200:
+            body, self._answer = read_answer(body, cut)
+            self._outcome = Outcome.DONE if self._answer.finished else Outcome.UPSTREAM_BROKEN
+        else:
+            self._outcome = Outcome.REFUSED_UPSTREAM
+        headers = {"content-type": "application/json", **passage.headers, "content-length": str(len(body))}
+        await self._send(send, passage.status, headers, body, more=False)
+
+    async def _fail(self, send: Send, error: ToktierError) -> None:
+        if isinstance(error, UpstreamRefused) and error.body:
+            self._status = status = error.status
+            body, headers = error.body, {"content-type": "application/json"}
+        else:
+            status, body, more = as_refused(refusal_of(error))
+            headers = {"content-type": "application/json", **{k.decode(): v.decode() for k, v in more}}
+        if self._started:  # of a stream, whose reader learns it from an event
+            await self._send(send, status, {}, b"data: " + body + b"\n\n", more=False)
+            return
+        await self._send(send, status, {**headers, "content-length": str(len(body))}, body, more=False)
+
+    async def _send(self, send: Send, status: int, headers: dict[str, str], body: bytes, *, more: bool) -> None:
+        if not self._started:
+            self._started = True
+            self._first_byte = time.monotonic()
+            raw = [(name.encode("ascii"), value.encode("latin-1")) for name, value in headers.items()]
+            await send({"type": "http.response.start", "status": status, "headers": raw})
+        await send({"type": "http.response.body", "body": body, "more_body": more})
+
+    # What is kept
+
+    def _seen(self) -> Answer | None:
+        if self._answer is None and self._relay is not None:
+            self._answer = self._relay.answer()
+        return self._answer
+
+    def _record(self) -> None:
+        upstream = self._upstream
+        if upstream is None:
+            return  # no upstream was asked: whoever refused it has counted it
+        answer, decision, settled, now = self._seen(), self._decision, self._settled, time.monotonic()
+        outcome = self._outcome
+        if outcome is None:
+            outcome = Outcome.DISCONNECTED if self._gone else Outcome.SHUT_DOWN
+        slot = None if decision is None else decision.slot
+        if answer is not None and answer.id_slot is not None and self._request.unrouted is None:
+            slot = answer.id_slot
+        prompt = 0 if self._prepared is None else len(self._prepared.ids)
+        if answer is not None and answer.prompt_tokens is not None:
+            prompt = answer.prompt_tokens
+        predicted = decision.predicted if decision is not None and self._request.cache else 0
+        self._router.record(
+            RequestFacts(
+                id=self._name,
+                started=self._began,
+                route=self._route.value,
+                stream=self._request.stream,
+                upstream=upstream.index,
+                slot=slot,
+                choice=Choice.UNROUTED if decision is None else decision.choice,
+                unrouted=self._request.unrouted,
+                ids=self._ids,
+                outcome=outcome,
+                status=self._status,
+                prompt_tokens=prompt,
+                generated_tokens=0 if answer is None else answer.generated or len(answer.ids),
+                predicted=predicted,
+                measured=None if answer is None else answer.cached,
+                stale=settled is not None and settled.stale,
+                prompt_ms=None if answer is None else answer.prompt_ms,
+                generated_ms=None if answer is None else answer.generated_ms,
+                first_byte_ms=None if self._first_byte is None else 1000 * (self._first_byte - self._arrived),
+                duration_ms=1000 * (now - self._arrived),
+                router_ms=self._router_ms,
+            )
+        )
+        if outcome is Outcome.DONE and answer is not None and self._prepared is not None:
+            self._router.record_output(self._name, self._request, self._prepared, answer, self._began)
+
+
+def refusal_of(error: ToktierError) -> Exception:
+    """An error of an upstream, as what a client is told."""
+    if isinstance(error, UpstreamSilent):
+        return Refused(Refusal.UPSTREAM_TIMEOUT, error.message)
+    if isinstance(error, UpstreamLost):
+        return Refused(Refusal.NO_UPSTREAM, error.message, headers=[retry_after(_RETRY_SECONDS)])
+    return Refused(Refusal.UPSTREAM_BROKEN, error.message)

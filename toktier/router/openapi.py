@@ -1,0 +1,94 @@
+"""What the OpenAPI document of the router says of its routes: bodies, answers, errors.
+
+Bodies are those of llama-server and of the OpenAPI of OpenAI, of which only the members that the router reads are
+described; all others pass. Not here: reading them (`bodies`), the routes (`app`).
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+_IDS: Final = {"type": "array", "items": {"type": "integer", "minimum": 0, "maximum": 2**32 - 1}}
+_PROMPT: Final = {
+    "description": "A text, its token IDs, or both mixed; a list of such is several prompts.",
+    "oneOf": [{"type": "string"}, {"type": "array", "items": {"type": ["string", "integer", "array"]}}],
+}
+_MESSAGE: Final = {
+    "type": "object",
+    "required": ["role"],
+    "properties": {"role": {"type": "string"}, "content": {"type": ["string", "array", "null"]}},
+}
+_STREAM: Final = {"type": ["boolean", "null"], "description": "The answer as server-sent events."}
+
+COMPLETION: Final[dict[str, Any]] = {
+    "type": "object",
+    "required": ["prompt"],
+    "properties": {"prompt": _PROMPT, "stream": _STREAM},
+}
+CHAT: Final[dict[str, Any]] = {
+    "type": "object",
+    "required": ["messages"],
+    "properties": {"messages": {"type": "array", "items": _MESSAGE}, "stream": _STREAM},
+}
+TOKENIZE: Final[dict[str, Any]] = {
+    "type": "object",
+    "required": ["content"],
+    "properties": {
+        "content": {"type": "string"},
+        "add_special": {"type": "boolean"},
+        "parse_special": {"type": "boolean"},
+        "with_pieces": {"type": "boolean"},
+    },
+}
+TOKENS: Final[dict[str, Any]] = {"type": "object", "required": ["tokens"], "properties": {"tokens": {"type": "array"}}}
+EMBEDDINGS: Final[dict[str, Any]] = {
+    "type": "object",
+    "required": ["input"],
+    "properties": {"input": {"type": ["string", "array"]}},
+}
+OBJECT: Final[dict[str, Any]] = {"type": "object"}
+ERROR: Final[dict[str, Any]] = {
+    "type": "object",
+    "required": ["error"],
+    "properties": {
+        "error": {
+            "type": "object",
+            "required": ["message", "type", "code"],
+            "properties": {
+                "message": {"type": "string"},
+                "type": {"type": "string"},
+                "param": {"type": ["string", "null"]},
+                "code": {"type": ["string", "integer"]},
+                "remedy": {"type": "string"},
+            },
+        }
+    },
+}
+
+_REFUSALS: Final[dict[int, str]] = {
+    400: "The body cannot be used; what is wrong, and what was expected.",
+    401: "No API key, or a wrong one. Nothing was forwarded.",
+    408: "The body came too slowly.",
+    413: "The body is larger than the router takes.",
+    500: "The upstream failed, and this is what it said.",
+    501: "There is nothing here that could answer.",
+    502: "The upstream went away, or its answer is none.",
+    503: "No upstream can be used, or too many requests wait; Retry-After says when to come again.",
+    504: "The upstream was silent for too long.",
+}
+
+
+def responses(schema: dict[str, Any], *, stream: bool = False, refusals: tuple[int, ...] = ()) -> dict[int, Any]:
+    """The `responses` of a route. `stream`: it may also answer with server-sent events."""
+    content: dict[str, Any] = {"application/json": {"schema": schema}}
+    if stream:
+        content["text/event-stream"] = {"schema": {"type": "string"}}
+    found: dict[int, Any] = {200: {"description": "The answer.", "content": content}}
+    for status in refusals:
+        found[status] = {"description": _REFUSALS[status], "content": {"application/json": {"schema": ERROR}}}
+    return found
+
+
+def body(schema: dict[str, Any]) -> dict[str, Any]:
+    """The `openapi_extra` of a route that reads its body itself."""
+    return {"requestBody": {"required": True, "content": {"application/json": {"schema": schema}}}}

@@ -1,0 +1,336 @@
+"""The router: upstreams under watch, the slot table, and what is counted and kept. One event loop owns it.
+
+It decides for `exchange`, which asks and answers; it learns from what comes back. Not here: HTTP in either direction
+(`app`, `upstream`), the decision itself (`decide`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import logging
+import time
+from collections.abc import AsyncIterator, Collection
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from toktier.errors import UpstreamBroken, UpstreamLost, UpstreamRefused, UpstreamSilent
+from toktier.router import prompts
+from toktier.router.agreement import Agreement, fits
+from toktier.router.bodies import Array, ChatRequest, CompletionRequest
+from toktier.router.candidates import BruteForceIndex, Candidate
+from toktier.router.decide import Decision, NoSlot, Policy, decide
+from toktier.router.embedders import OpenEmbedder, open_embedder
+from toktier.router.embedding import Prompt
+from toktier.router.prompts import Prepared
+from toktier.router.refusals import Refusal, Refused, retry_after
+from toktier.router.relay import Answer
+from toktier.router.request_facts import RequestFacts
+from toktier.router.rows import SlotRow, UpstreamRow
+from toktier.router.slots import SlotTable
+from toktier.router.stats import Stats
+from toktier.router.upstream import Bounds, Timeouts, Upstream
+from toktier.router.vocabulary import MIN_REUSE_FOR_HIT, UpstreamState
+
+if TYPE_CHECKING:
+    from toktier import Tokenizer
+    from toktier.router.kv_events import KvEvents
+    from toktier.router.records import Records
+    from toktier.router.settings import ServeSettings
+
+LOG: Final = logging.getLogger("toktier.router")
+# Bytes of a body from which on its text is encoded off the loop: a megabyte takes some 10 ms there.
+OFF_LOOP_BYTES: Final = 1 << 18
+SIMILAR_PROMPTS: Final = 4096  # vectors that are kept: 8 MB
+_CANDIDATES: Final = 16
+_RETRY_SECONDS: Final = 2.0
+
+
+class Router:
+    def __init__(
+        self,
+        settings: ServeSettings,
+        tokenizer: Tokenizer,
+        *,
+        upstream_api_key: str | None = None,
+        records: Records | None = None,
+        kv_events: KvEvents | None = None,
+    ) -> None:
+        """Nothing is asked before `start`."""
+        self.settings, self.tokenizer = settings, tokenizer
+        self.stats = Stats()
+        self.records, self.kv_events = records, kv_events
+        self.table = SlotTable(
+            time.monotonic,
+            on_change=None if kv_events is None else kv_events.slot_now,
+            on_clear=None if kv_events is None else kv_events.clear,
+        )
+        timeouts = Timeouts(
+            connect=settings.connect_seconds,
+            first_byte=settings.first_byte_seconds,
+            whole=settings.whole_seconds,
+            idle=settings.idle_seconds,
+        )
+        bounds = Bounds(connections=settings.max_concurrent + 64, answer_bytes=settings.max_answer_bytes)
+        self.upstreams = [
+            Upstream(
+                index,
+                url,
+                api_key=upstream_api_key,
+                timeouts=timeouts,
+                bounds=bounds,
+                admission=lambda upstream: fits(upstream, tokenizer),
+            )
+            for index, url in enumerate(settings.upstreams)
+        ]
+        self._agreements = [Agreement(upstream, tokenizer) for upstream in self.upstreams]
+        self._epochs = [0] * len(self.upstreams)  # in which the slots of the table are
+        self._policy = Policy()
+        # Vectors choose between upstreams, and of one there is no choice.
+        self._embedder: OpenEmbedder | None = None
+        self._similar: BruteForceIndex[tuple[int, int]] | None = None
+        self._watches: list[asyncio.Task[None]] = []
+
+    # Life
+
+    async def start(self) -> None:
+        """Asks every upstream once, and watches them from then on. One that does not answer is no error."""
+        if len(self.upstreams) > 1:
+            self._embedder = await open_embedder(self.settings)
+            self._similar = BruteForceIndex(self._embedder.embedder.dims, SIMILAR_PROMPTS)
+        await asyncio.gather(*(self._probe(upstream) for upstream in self.upstreams))
+        self._watches = [asyncio.create_task(self._watch(upstream)) for upstream in self.upstreams]
+
+    async def stop(self) -> None:
+        for watch in self._watches:
+            watch.cancel()
+        await asyncio.gather(*self._watches, return_exceptions=True)
+        for upstream in self.upstreams:
+            await upstream.close()
+        if self._embedder is not None:
+            await self._embedder.close()
+
+    async def _watch(self, upstream: Upstream) -> None:
+        while True:
+            await upstream.suspected(self.settings.health_seconds)
+            try:
+                await self._probe(upstream)
+            except Exception as error:  # the next check is due all the same
+                LOG.error("a health check of upstream %d failed: %s", upstream.index, type(error).__name__)
+
+    async def _probe(self, upstream: Upstream) -> None:
+        versions = self.table.versions(upstream.index)
+        before = upstream.state
+        await upstream.probe()
+        if upstream.state is not before:
+            LOG.warning("upstream %d is %s: %s", upstream.index, upstream.state.value, upstream.notes or "")
+        self.sync(upstream)
+        if upstream.state is UpstreamState.UP:
+            held = [None if slot.busy else slot.tokens for slot in upstream.standing.slots]
+            self.table.audit(upstream.index, held, versions)
+
+    def sync(self, upstream: Upstream) -> None:
+        """Takes over what is known of an upstream: whether it is used, and whether it is another process now."""
+        facts = upstream.facts
+        usable = upstream.state is UpstreamState.UP and facts is not None
+        if facts is not None and usable and self._epochs[upstream.index] != upstream.epoch:
+            self.table.open_upstream(upstream.index, facts.total_slots, facts.n_ctx)
+            self._epochs[upstream.index] = upstream.epoch
+        self.table.set_usable(upstream.index, usable)
+
+    # Deciding
+
+    def encode(self, text: str, add_special_tokens: bool) -> Array:
+        encoding = self.tokenizer.encode(text, add_special_tokens=add_special_tokens)
+        return np.frombuffer(memoryview(encoding), dtype=np.uint32)
+
+    async def prepare(
+        self, request: CompletionRequest | ChatRequest, failed: Collection[int], *, only: Upstream | None = None
+    ) -> Prepared:
+        """The IDs of a request. A chat is rendered by an upstream that is not in `failed`, or by `only` that one.
+        Raises InvalidText, and what upstreams raise."""
+        if isinstance(request, CompletionRequest):
+            if len(request.written) < OFF_LOOP_BYTES:
+                return prompts.of_completion(request, self.encode)
+            return await asyncio.to_thread(prompts.of_completion, request, self.encode)
+        lost: UpstreamLost | None = None
+        for upstream in self.upstreams if only is None else [only]:
+            if upstream.state is UpstreamState.UP and upstream.index not in failed:
+                try:
+                    return prompts.of_chat(await self._agreements[upstream.index].agree(request), upstream)
+                except UpstreamLost as error:
+                    self.sync(upstream)
+                    lost = error
+        raise lost or self.no_upstream()
+
+    async def decide(self, prepared: Prepared, cache: bool, failed: Collection[int]) -> Decision | NoSlot:
+        """Where a prompt goes. `cache`: whether its prefix may be reused. What follows in the same step of the loop
+        finds the slots as they were seen here."""
+        candidates: list[Candidate[tuple[int, int]]] = []
+        vector = None
+        if self._similar is not None and self._embedder is not None:
+            views = self.table.views(prepared.ids)
+            # What exact prefixes say, vectors cannot say better.
+            if not cache or all(view.reusable < MIN_REUSE_FOR_HIT for view in views):
+                vector = await self._embedder.embedder.embed(Prompt(prepared.ids, prepared.text))
+                candidates = self._similar.search(vector, _CANDIDATES)
+        views = [view for view in self.table.views(prepared.ids) if view.upstream not in failed]
+        if not cache:
+            views = [view._replace(reusable=0, sure=0) for view in views]
+        decision = decide(len(prepared.ids), views, candidates, self._policy)
+        if self._similar is not None and vector is not None and isinstance(decision, Decision):
+            self._similar.add((decision.upstream, decision.slot), vector, len(prepared.ids))
+        return decision
+
+    def is_same_model(self, rendered_by: Upstream | None, upstream: Upstream) -> bool:
+        """Whether what one upstream said of a chat holds for another."""
+        if rendered_by is None or rendered_by is upstream:
+            return True
+        one, other = rendered_by.facts, upstream.facts
+        return (
+            one is not None
+            and other is not None
+            and (one.build, one.model_path, one.n_vocab) == (other.build, other.model_path, other.n_vocab)
+        )
+
+    def least_loaded(self) -> Upstream:
+        """For a request that is not pinned. Raises Refused where no upstream is used."""
+        used = [upstream for upstream in self.upstreams if upstream.state is UpstreamState.UP]
+        if not used:
+            raise self.no_upstream()
+        table = self.table
+        return min(used, key=lambda u: table.in_flight(u.index) / max(table.n_slots(u.index), 1))
+
+    def no_upstream(self) -> Refused:
+        states = ", ".join(sorted({upstream.state.value for upstream in self.upstreams}))
+        return Refused(
+            Refusal.NO_UPSTREAM,
+            f"none of {len(self.upstreams)} upstreams can be used ({states}): expected one llama-server that answers",
+            remedy="GET /toktier/slots says what is wrong with each",
+            headers=[retry_after(_RETRY_SECONDS)],
+        )
+
+    # Learning
+
+    def is_count_right(self, upstream: Upstream, prepared: Prepared, answer: Answer) -> bool:
+        """Whether the upstream counted as many tokens in the prompt as were sent."""
+        if prepared.agreed is not None:
+            return self._agreements[upstream.index].check(prepared.agreed, answer.prompt_tokens)
+        return answer.prompt_tokens is None or answer.prompt_tokens == len(prepared.ids)
+
+    def learn(self, upstream: Upstream, answer: Answer) -> None:
+        """How fast the upstream is, from an answer."""
+        rates = self.table.rates(upstream.index)
+        if rates is not None:
+            rates.measured(
+                prompt_tokens=answer.evaluated or 0,
+                prompt_ms=answer.prompt_ms,
+                generated_tokens=answer.generated or 0,
+                generated_ms=answer.generated_ms,
+            )
+
+    @contextlib.asynccontextmanager
+    async def unknown_slots(self, upstream: Upstream) -> AsyncIterator[None]:
+        """Around a request that the upstream places itself: slots that it may have used are unknown afterwards."""
+        versions = self.table.versions(upstream.index)
+        before = await self._tasks(upstream)
+        try:
+            yield
+        finally:
+            after = await self._tasks(upstream)
+            now = self.table.versions(upstream.index)
+            for slot in range(len(now)):
+                if before is None or after is None or slot >= min(len(before), len(after), len(versions)):
+                    self.table.forget(upstream.index, slot)
+                # One that requests of ours have used since is theirs, or is found out by what it reuses.
+                elif versions[slot] == now[slot] and before[slot] != after[slot]:
+                    self.table.forget(upstream.index, slot)
+
+    async def _tasks(self, upstream: Upstream) -> list[int | None] | None:
+        """The last task of each slot; None: it does not say."""
+        try:
+            slots = await upstream.slots()
+        except (UpstreamLost, UpstreamBroken, UpstreamSilent, UpstreamRefused):
+            return None
+        return [slot.id_task for slot in slots] or None
+
+    def record(self, facts: RequestFacts) -> None:
+        self.stats.add(facts)
+        if self.records is not None:
+            self.records.add(facts)
+
+    def record_output(
+        self,
+        name: str,
+        request: CompletionRequest | ChatRequest,
+        prepared: Prepared,
+        answer: Answer,
+        started: float,
+    ) -> None:
+        """Keeps the text of an answer for `serve report`, where that was asked for."""
+        if self.records is None or not self.records.keeps_outputs or answer.text is None or answer.cached is None:
+            return
+        # Everything that an output depends on but the slot: the same digest, the same question.
+        digest = hashlib.blake2b(request.others + b"\0" + prepared.ids.tobytes(), digest_size=32).digest()
+        self.records.add_output(name, digest, reused=answer.cached > 0, text=answer.text, started=started)
+
+    # Showing
+
+    def missing(self) -> list[str]:
+        """Sentences for people: what does not work, or was switched off."""
+        said = [
+            f"upstream {upstream.index} is {upstream.state.value}: {'; '.join(upstream.notes)}"
+            for upstream in self.upstreams
+            if upstream.state is not UpstreamState.UP
+        ]
+        if self._embedder is not None and self._embedder.note is not None:
+            said.append(self._embedder.note)
+        if self.kv_events is not None and self.kv_events.failure is not None:
+            said.append(f"KV events are not published any more: {self.kv_events.failure}")
+        if self.records is None:
+            said.append("requests are not recorded: --records PATH keeps their counts and times")
+        return said
+
+    def kv_event_counters(self) -> dict[str, int]:
+        """Of all upstreams together, numbers that only grow."""
+        if self.kv_events is None:
+            return {}
+        stats = self.kv_events.stats()
+        total = {"superseded": int(stats["superseded"])}
+        for upstream in stats["upstreams"]:
+            for name, value in upstream.items():
+                if name != "blocks":
+                    total[name] = total.get(name, 0) + int(value)
+        return total
+
+    def upstream_rows(self) -> list[UpstreamRow]:
+        return [
+            UpstreamRow(
+                number=upstream.index,
+                name=upstream.where,
+                state=upstream.state,
+                model=None if upstream.facts is None else upstream.facts.model,
+                notes=upstream.notes,
+                restarts=max(upstream.epoch - 1, 0),
+            )
+            for upstream in self.upstreams
+        ]
+
+    def slot_rows(self) -> list[SlotRow]:
+        now = time.time()
+        return [
+            SlotRow(
+                upstream=row.upstream,
+                slot=row.slot,
+                state=row.state,
+                tokens=row.tokens,
+                sure=row.sure,
+                requests=row.in_flight,
+                held=row.held,
+                reuses=row.reuses,
+                last_use=None if row.idle_s is None else now - row.idle_s,
+            )
+            for row in self.table.slots()
+        ]
