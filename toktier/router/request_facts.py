@@ -16,7 +16,8 @@ class RequestFacts:
 
     `predicted`: tokens that the slot table promised, `measured`: tokens that the upstream says it reused. `prompt_ms`,
     `generated_ms`: of the upstream's own clock. `first_byte_ms`: from the request's arrival to the first byte of the
-    answer. `stale`: the slot held less than was promised.
+    answer. `router_ms`: what the router itself took of that before the request went up (reading, encoding, choosing),
+    without waiting for a slot or the upstream. `stale`: the slot held less than was promised.
     """
 
     id: str
@@ -39,6 +40,7 @@ class RequestFacts:
     generated_ms: float | None
     first_byte_ms: float | None
     duration_ms: float
+    router_ms: float | None = None
 
     @property
     def reuse(self) -> Reuse:
