@@ -72,9 +72,7 @@ class Series:
 class Stats:
     """All that is counted of finished requests. `clock` gives seconds that never fall, `epoch` those since 1970."""
 
-    def __init__(
-        self, clock: Callable[[], float] = time.monotonic, *, epoch: Callable[[], float] = time.time
-    ) -> None:
+    def __init__(self, clock: Callable[[], float] = time.monotonic, *, epoch: Callable[[], float] = time.time) -> None:
         self._clock, self._began, self._started = clock, clock(), epoch()
         self._lock = threading.Lock()
         self._requests = self._streams = self._stale = 0

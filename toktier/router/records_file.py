@@ -1,0 +1,366 @@
+"""The SQLite file of the router's records: its tables, how it is made, opened, bounded and set aside.
+
+    requests  one row for each finished request: the members of RequestFacts, and its class of reuse
+    slots     what each slot held when rows were last written
+    outputs   only where outputs are recorded, for `toktier serve report`: position INTEGER PRIMARY KEY,
+              prompt_digest BLOB, reused INTEGER, output TEXT, started REAL, request_id TEXT
+              `prompt_digest`: of the prompt's token IDs and of all that decides what is sampled: outputs of equal ones
+              are to be compared. `reused`: 1 where tokens of a slot were reused, else 0. `position`: grows by the
+              bytes of each row, so that the oldest rows beyond a budget are found without a sum.
+
+No text but of outputs, no token IDs. Used by one thread at a time; `reading` is for everybody else. Not here: the queue
+before it and what happens after a fault (`records`), the words for faults (`records_faults`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+import secrets
+import sqlite3
+import stat
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from toktier.errors import StoreFormatUnsupported, StoreNotFound
+from toktier.labels import shown, shown_path
+from toktier.router.records_faults import RecordsFault, RecordsRefused, fault_of
+from toktier.router.request_facts import RequestFacts
+from toktier.router.rows import SlotRow
+from toktier.sessions.database import translated
+from toktier.sessions.file_systems import is_network, type_of
+from toktier.storage import PRIVATE, make_directory
+
+FORMAT: Final = 1
+APPLICATION_ID: Final = 0x746B7273
+MAX_WAL_BYTES = 32 << 20  # a reader that never ends keeps the log from being emptied
+KEEP_DAMAGED = 4  # files set aside beside the database; with as many there, no further one is made
+ROW_OVERHEAD = 128  # bytes that a row of outputs counts beside its text
+
+_TIMEOUT = 1.0  # seconds to wait for another writer
+_WAL_PAGES = 1000
+_CACHE_KIB = 1024
+_DAMAGED = ".damaged-"
+_SIDE_FILES = ("-wal", "-shm")
+_DAY = 86_400.0
+_MAX_INTEGER = (1 << 63) - 1
+
+_TABLES: Final = {
+    "requests": (
+        "number INTEGER PRIMARY KEY", "id TEXT NOT NULL", "started REAL NOT NULL", "route TEXT NOT NULL",
+        "stream INTEGER NOT NULL", "upstream INTEGER NOT NULL", "slot INTEGER", "choice TEXT NOT NULL",
+        "unrouted TEXT", "ids TEXT NOT NULL", "outcome TEXT NOT NULL", "status INTEGER",
+        "prompt_tokens INTEGER NOT NULL", "generated_tokens INTEGER NOT NULL", "predicted INTEGER NOT NULL",
+        "measured INTEGER", "reuse TEXT NOT NULL", "stale INTEGER NOT NULL", "prompt_ms REAL", "generated_ms REAL",
+        "first_byte_ms REAL", "duration_ms REAL", "router_ms REAL",
+    ),
+    "slots": (
+        "number INTEGER PRIMARY KEY", "upstream INTEGER NOT NULL", "slot INTEGER NOT NULL", "state TEXT NOT NULL",
+        "tokens INTEGER NOT NULL", "sure INTEGER NOT NULL", "held INTEGER NOT NULL", "reuses INTEGER NOT NULL",
+        "last_use REAL", "written REAL NOT NULL",
+    ),
+    "outputs": (
+        "position INTEGER PRIMARY KEY", "prompt_digest BLOB NOT NULL", "reused INTEGER NOT NULL",
+        "output TEXT NOT NULL", "started REAL NOT NULL", "request_id TEXT NOT NULL",
+    ),
+}  # fmt: skip
+_COLUMNS = {table: [column.split(" ")[0] for column in columns] for table, columns in _TABLES.items()}
+
+
+class Output(NamedTuple):
+    """A row of `outputs`."""
+
+    prompt_digest: bytes
+    reused: bool
+    text: str
+    bytes: int
+    started: float
+    request_id: str
+
+
+class RecordsFile:
+    """The file, opened when it is first written and anew when another lies in its place."""
+
+    def __init__(self, path: Path, *, keep_rows: int, keep_days: float, keep_output_bytes: int) -> None:
+        self.path = path
+        self._keep_rows, self._keep_days, self._keep_output_bytes = keep_rows, keep_days, keep_output_bytes
+        self._connection: sqlite3.Connection | None = None
+        self._identity: tuple[int, int] | None = None
+
+    def open(self) -> None:
+        """Nothing where it is open and still the file of this name. Raises RecordsRefused, sqlite3.Error, OSError or
+        EnvironmentFault: `fault_of` tells which fault. A damaged file is told too; the next call makes a new one."""
+        if self._connection is not None:
+            if self._still_there():
+                return
+            self.close()
+            raise RecordsRefused(RecordsFault.REMOVED)
+        make_directory(self.path.parent)
+        kind = type_of(self.path.parent)
+        if kind is not None and is_network(kind):
+            raise RecordsRefused(RecordsFault.NETWORK)
+        self._prepare()
+        identity = _identity_of(self.path)
+        connection = _connect(self.path, "rw")
+        try:
+            _settle(connection)
+        except BaseException as error:
+            connection.close()
+            if fault_of(error) is RecordsFault.DAMAGED:
+                self._set_aside()
+            raise
+        self._connection, self._identity = connection, identity
+
+    def write(
+        self,
+        requests: Sequence[tuple[Any, ...]],
+        outputs: Sequence[Output],
+        slots: Sequence[SlotRow] | None,
+        now: float,
+    ) -> None:
+        """One transaction: all of it or, after an error as of `open`, nothing. `requests`: of `request_row`. `slots`:
+        replaces what is there; None: leaves it. `now`: seconds since the epoch."""
+        self.open()
+        connection = self._connection
+        assert connection is not None
+        try:
+            self._bound_log(connection)
+            connection.execute("BEGIN IMMEDIATE")
+            try:
+                connection.executemany(_insertion("requests"), requests)
+                _insert_outputs(connection, outputs)
+                if slots is not None:
+                    connection.execute("DELETE FROM slots")
+                    connection.executemany(_insertion("slots"), ((None, *_slot_row(row), now) for row in slots))
+                self._forget(connection, now)
+                connection.execute("COMMIT")
+            finally:
+                connection.rollback()  # of nothing, after COMMIT
+            # Each row of its result is one page given back: unread, it would give back the first alone.
+            connection.execute("PRAGMA incremental_vacuum").fetchall()
+        except sqlite3.DatabaseError as error:
+            if fault_of(error) is RecordsFault.DAMAGED:
+                self.close()
+                self._set_aside()
+            raise
+
+    def close(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            with contextlib.suppress(sqlite3.Error):
+                connection.close()
+
+    def abandon(self) -> sqlite3.Connection | None:
+        """The connection, which must not be used or closed: after a fork it is the parent's."""
+        connection, self._connection = self._connection, None
+        return connection
+
+    def size(self) -> int:
+        """Bytes of the file and its log; 0 where there are none."""
+        return sum(_size_of(self.path, suffix) for suffix in ("", *_SIDE_FILES[:1]))
+
+    def _still_there(self) -> bool:
+        """Also of the log and its index: without them others would write past what is written here."""
+        return _identity_of(self.path) == self._identity and all(
+            os.path.exists(f"{self.path}{suffix}") for suffix in _SIDE_FILES
+        )
+
+    def _prepare(self) -> None:
+        """A plain file of this name that nobody else may read."""
+        try:
+            found = os.lstat(self.path)
+        except FileNotFoundError:
+            flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+            descriptor = os.open(self.path, flags, PRIVATE.file)
+            try:
+                os.fchmod(descriptor, PRIVATE.file)
+            finally:
+                os.close(descriptor)
+            return
+        if not stat.S_ISREG(found.st_mode):
+            raise RecordsRefused(RecordsFault.NOT_A_FILE)
+        if stat.S_IMODE(found.st_mode) & 0o077:
+            os.chmod(self.path, PRIVATE.file)
+
+    def _set_aside(self) -> None:
+        """Under a name that is not taken. Where enough damaged files lie there, something else is wrong: left alone."""
+        with contextlib.suppress(OSError):
+            beside = [name for name in os.listdir(self.path.parent) if name.startswith(self.path.name + _DAMAGED)]
+            if sum(not name.endswith(_SIDE_FILES) for name in beside) >= KEEP_DAMAGED:
+                return
+            stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
+            target = f"{self.path}{_DAMAGED}{stamp}-{secrets.token_hex(4)}"
+            for suffix in ("", *_SIDE_FILES):
+                with contextlib.suppress(FileNotFoundError):
+                    os.rename(f"{self.path}{suffix}", f"{target}{suffix}")
+
+    def _bound_log(self, connection: sqlite3.Connection) -> None:
+        if _size_of(self.path, "-wal") <= MAX_WAL_BYTES:
+            return
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+        if _size_of(self.path, "-wal") > MAX_WAL_BYTES:
+            raise RecordsRefused(RecordsFault.READER)
+
+    def _forget(self, connection: sqlite3.Connection, now: float) -> None:
+        """Deletes what is beyond the bounds, oldest first: by number and position, which only grow, not by the clock
+        of a host that can be set."""
+        (last,) = connection.execute("SELECT coalesce(max(number), 0) FROM requests").fetchone()
+        # The first one that is young enough: rows lie in the order of their time, but for requests that overlapped.
+        young = connection.execute(
+            "SELECT number FROM requests WHERE started >= ? ORDER BY number LIMIT 1", (now - self._keep_days * _DAY,)
+        ).fetchone()
+        first = max(last - self._keep_rows + 1, last + 1 if young is None else young[0])
+        connection.execute("DELETE FROM requests WHERE number < ?", (first,))
+        connection.execute(
+            "DELETE FROM outputs WHERE position <= (SELECT max(position) FROM outputs) - ?", (self._keep_output_bytes,)
+        )
+
+
+@contextlib.contextmanager
+def reading(path: str | os.PathLike[str], timeout: float = 5.0) -> Iterator[sqlite3.Connection]:
+    """A connection that only reads, for reports; all statements see one state of the file.
+
+    Raises StoreNotFound, StoreFormatUnsupported, StoreCorrupt, LockTimeout (after `timeout` seconds) or
+    EnvironmentFault.
+    """
+    path = Path(path)
+    if not path.exists():
+        raise StoreNotFound(
+            f"there are no records in {shown_path(path)}",
+            details={"path": os.fspath(path)},
+            remedy="name the file that `toktier serve` was given for its records",
+        )
+    try:
+        connection = _connect(path, "ro", timeout)
+        try:
+            if not _is_ours(connection):
+                raise StoreFormatUnsupported(
+                    f"{shown_path(path)} holds no records of `toktier serve` in format {FORMAT}",
+                    details={"path": os.fspath(path), "expected": FORMAT},
+                    remedy="name the file that `toktier serve` was given for its records",
+                )
+            connection.execute("BEGIN")
+            yield connection
+        finally:
+            connection.close()
+    except sqlite3.Error as error:
+        raise translated(error, path, "read the records", timeout) from None
+
+
+def _connect(path: Path, mode: str, timeout: float = _TIMEOUT) -> sqlite3.Connection:
+    """`check_same_thread` off: before a fork another thread closes it."""
+    name = f"{path.absolute().as_uri()}?mode={mode}"
+    return sqlite3.connect(name, uri=True, timeout=timeout, isolation_level=None, check_same_thread=False)
+
+
+def _settle(connection: sqlite3.Connection) -> None:
+    """The settings of a connection; the tables, where the file has none."""
+    connection.execute("PRAGMA trusted_schema = OFF")
+    connection.execute("PRAGMA cell_size_check = ON")
+    if not _is_ours(connection):
+        if _pragma(connection, "application_id") or _tables(connection):
+            raise RecordsRefused(RecordsFault.FOREIGN)
+        _make(connection)
+    # The whole file is bounded: 0.1 s for the rows that are kept by default, once each time it is opened.
+    if _pragma(connection, "quick_check(1)") != "ok":
+        raise RecordsRefused(RecordsFault.DAMAGED)
+    for table, columns in _COLUMNS.items():
+        if [row[1] for row in connection.execute(f"PRAGMA table_info({table})")] != columns:
+            raise RecordsRefused(RecordsFault.DAMAGED)
+    connection.execute("PRAGMA journal_mode = WAL").fetchall()
+    connection.execute("PRAGMA synchronous = NORMAL")  # a power loss may cost the last rows, never the file
+    connection.execute(f"PRAGMA wal_autocheckpoint = {_WAL_PAGES}")
+    connection.execute(f"PRAGMA journal_size_limit = {MAX_WAL_BYTES}")
+    connection.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
+
+
+def _make(connection: sqlite3.Connection) -> None:
+    """The tables, in one transaction: whoever is killed meanwhile leaves an empty database, which is made again."""
+    connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
+    connection.execute("PRAGMA journal_mode = WAL").fetchall()
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        if not _tables(connection):  # another process may have been here first
+            for table, columns in _TABLES.items():
+                connection.execute(f"CREATE TABLE {table} ({', '.join(columns)})")
+            connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+            connection.execute(f"PRAGMA user_version = {FORMAT}")
+        connection.execute("COMMIT")
+    finally:
+        connection.rollback()
+
+
+def _is_ours(connection: sqlite3.Connection) -> bool:
+    found = (_pragma(connection, "application_id"), _pragma(connection, "user_version"))
+    return found == (APPLICATION_ID, FORMAT)
+
+
+def _tables(connection: sqlite3.Connection) -> int:
+    return int(connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0])
+
+
+def _pragma(connection: sqlite3.Connection, name: str) -> Any:
+    return connection.execute(f"PRAGMA {name}").fetchone()[0]
+
+
+def _insertion(table: str) -> str:
+    columns = _COLUMNS[table]
+    return f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({', '.join('?' * len(columns))})"
+
+
+def _insert_outputs(connection: sqlite3.Connection, outputs: Sequence[Output]) -> None:
+    if not outputs:
+        return
+    (position,) = connection.execute("SELECT coalesce(max(position), 0) FROM outputs").fetchone()
+    rows = []
+    for row in outputs:
+        position += row.bytes + ROW_OVERHEAD
+        rows.append((position, row.prompt_digest, int(row.reused), row.text, _real(row.started), shown(row.request_id)))
+    connection.executemany(_insertion("outputs"), rows)
+
+
+def request_row(facts: RequestFacts) -> tuple[Any, ...]:
+    """A row of `requests`, in the order of its columns. What no column can hold is bounded here: an upstream may say
+    anything."""
+    return (
+        None, shown(facts.id), _real(facts.started), shown(facts.route), int(facts.stream), _integer(facts.upstream),
+        _integer(facts.slot), facts.choice.value, None if facts.unrouted is None else facts.unrouted.value,
+        facts.ids.value, facts.outcome.value, _integer(facts.status), _integer(facts.prompt_tokens),
+        _integer(facts.generated_tokens), _integer(facts.predicted), _integer(facts.measured), facts.reuse.value,
+        int(facts.stale), _real(facts.prompt_ms), _real(facts.generated_ms), _real(facts.first_byte_ms),
+        _real(facts.duration_ms), _real(facts.router_ms),
+    )  # fmt: skip
+
+
+def _slot_row(row: SlotRow) -> tuple[Any, ...]:
+    return (
+        _integer(row.upstream), _integer(row.slot), row.state.value, _integer(row.tokens), _integer(row.sure),
+        int(row.held), _integer(row.reuses), _real(row.last_use),
+    )  # fmt: skip
+
+
+def _integer(value: int | None) -> int | None:
+    return None if value is None else max(-_MAX_INTEGER, min(value, _MAX_INTEGER))
+
+
+def _real(value: float | None) -> float | None:
+    """None for what is no number: SQLite has no NaN."""
+    return None if value is None or math.isnan(value) else float(value)
+
+
+def _identity_of(path: Path) -> tuple[int, int] | None:
+    try:
+        found = os.lstat(path)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+def _size_of(path: Path, suffix: str) -> int:
+    try:
+        return os.stat(f"{path}{suffix}").st_size
+    except OSError:
+        return 0
