@@ -63,7 +63,7 @@ class CompletionRequest:
     @property
     def text_is_empty(self) -> bool:
         """Whether the prompt is the empty text, which a llama-server answers, while it refuses an empty list."""
-        return self.prompt == ("",)
+        return len(self.prompt) == 1 and isinstance(self.prompt[0], str) and not self.prompt[0]
 
     def ids(self, encode: Encode) -> Array:
         """The prompt's IDs. Of several parts the first alone gets special tokens, as in llama-server."""

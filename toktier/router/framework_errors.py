@@ -6,7 +6,7 @@ prompt. Not here: the table of codes (`refusals`).
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 from fastapi import Request
@@ -21,10 +21,10 @@ from toktier.router.refusals import Refusal, Refused, as_refused
 _CODES = {404: Refusal.NOT_FOUND, 405: Refusal.METHOD_NOT_ALLOWED}
 _MAX_FAULTS = 5
 
-Handler = Callable[[Request, Any], Awaitable[Response]]
+Handler = Callable[[Request, Any], Coroutine[Any, Any, Response]]
 
 
-def exception_handlers() -> dict[Any, Handler]:
+def exception_handlers() -> dict[int | type[Exception], Handler]:
     """For `FastAPI(exception_handlers=…)`. What nobody foresaw is answered, and raised on for the guard to log."""
     return {
         Refused: _raised,

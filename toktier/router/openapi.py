@@ -78,12 +78,14 @@ _REFUSALS: Final[dict[int, str]] = {
 }
 
 
-def responses(schema: dict[str, Any], *, stream: bool = False, refusals: tuple[int, ...] = ()) -> dict[int, Any]:
+def responses(
+    schema: dict[str, Any], *, stream: bool = False, refusals: tuple[int, ...] = ()
+) -> dict[int | str, dict[str, Any]]:
     """The `responses` of a route. `stream`: it may also answer with server-sent events."""
     content: dict[str, Any] = {"application/json": {"schema": schema}}
     if stream:
         content["text/event-stream"] = {"schema": {"type": "string"}}
-    found: dict[int, Any] = {200: {"description": "The answer.", "content": content}}
+    found: dict[int | str, dict[str, Any]] = {200: {"description": "The answer.", "content": content}}
     for status in refusals:
         found[status] = {"description": _REFUSALS[status], "content": {"application/json": {"schema": ERROR}}}
     return found

@@ -242,19 +242,18 @@ class Router:
             after = await self._tasks(upstream)
             now = self.table.versions(upstream.index)
             for slot in range(len(now)):
-                if before is None or after is None or slot >= min(len(before), len(after), len(versions)):
-                    self.table.forget(upstream.index, slot)
+                told = slot < min(len(before), len(after), len(versions))
                 # One that requests of ours have used since is theirs, or is found out by what it reuses.
-                elif versions[slot] == now[slot] and before[slot] != after[slot]:
+                if not told or (versions[slot] == now[slot] and before[slot] != after[slot]):
                     self.table.forget(upstream.index, slot)
 
-    async def _tasks(self, upstream: Upstream) -> list[int | None] | None:
-        """The last task of each slot; None: it does not say."""
+    async def _tasks(self, upstream: Upstream) -> list[int | None]:
+        """The last task of each slot; none, where it does not say."""
         try:
             slots = await upstream.slots()
         except (UpstreamLost, UpstreamBroken, UpstreamSilent, UpstreamRefused):
-            return None
-        return [slot.id_task for slot in slots] or None
+            return []
+        return [slot.id_task for slot in slots]
 
     def record(self, facts: RequestFacts) -> None:
         self.stats.add(facts)
