@@ -3,9 +3,9 @@
 A slot earns it when a prefix of it was used again, or when its conversation came back after its slot had been taken.
 What it is worth is tokens spared for each request that passes: the prefix that came back, by how many requests lie
 between two uses. At most all slots of an upstream but one are held, those worth most; one that is held already counts
-double, or conversations of like worth would take turns in holding and none would profit. A hold lapses when its
-conversation is overdue: not used for `OVERDUE` times the usual distance, or for a quarter of an hour. Not here: what a
-slot that is not held costs to take (`decide`).
+half as much again, or conversations of like worth would take turns in holding, and none would profit. A hold lapses
+when its conversation is overdue: not used for `OVERDUE` times the usual distance, or for a quarter of an hour. Not
+here: what a slot that is not held costs to take (`decide`).
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-HELD_ALREADY: Final = 2.0
-OVERDUE: Final = 4.0  # of conversations that return at random, one in fifty comes later
+HELD_ALREADY: Final = 1.5
+OVERDUE: Final = 2.0  # of conversations that return at random, one in seven comes later, and is held when it does
 SHORTEST_LAPSE: Final = 2  # requests for each slot
 LONGEST_SECONDS: Final = 900.0
 

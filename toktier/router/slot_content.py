@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 Ids: TypeAlias = npt.NDArray[np.uint32]
 
-_FIRST_STEP = 2048  # tokens compared at once: 8 KiB, about the price of the call itself
+_FIRST_STEP = 4096  # tokens compared at once: 16 KiB, about the price of the call itself
 _STEP_GROWTH = 4  # a long common prefix takes few calls, an early difference never costs a long comparison
 
 

@@ -259,11 +259,11 @@ class SlotTable:
         place = known.slots[slot]
         own = None if ids is None else as_ids(ids)
         self._requests += 1
-        returned = NO_RETURN if own is None else self._remembered.returned(own, self._requests)
         now = self._clock()
         goes_on = False
         if own is not None and place.content is not None:
             goes_on = place.content.is_continued_by(shared_prefix(place.content.ids, own))
+        returned = NO_RETURN if own is None or goes_on else self._remembered.returned(own, self._requests)
         reservation = Reservation(
             upstream=upstream,
             slot=slot,
