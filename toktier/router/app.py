@@ -23,11 +23,12 @@ except ImportError:
 from toktier.router import openapi
 from toktier.router.api_keys import read_api_keys, read_upstream_key
 from toktier.router.bodies import read_chat, read_completion, read_tokenize
-from toktier.router.exchange import Exchange
+from toktier.router.exchange import RECORDED, Exchange
 from toktier.router.framework_errors import exception_handlers
 from toktier.router.guards import Guarded
 from toktier.router.metrics import RouterMetrics
 from toktier.router.passed_on import Embeddings, models_document, tokens_document
+from toktier.router.refusals import Message, Receive, Scope, Send
 from toktier.router.router import Router
 from toktier.router.rows import slots_document
 from toktier.router.status_page import status_page
@@ -52,6 +53,17 @@ class RouterApp(Guarded):
         keys = None if settings.api_key_file is None else read_api_keys(settings.api_key_file)[0]
         self.router = router
         super().__init__(_routes(router, self), settings, keys)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Counts what the router refused by itself: errors of which no exchange has kept a record."""
+
+        async def counted(message: Message) -> None:
+            refused = message["type"] == "http.response.start" and message["status"] >= 400
+            if refused and not scope.get("state", {}).get(RECORDED):
+                self.router.stats.refused(message["status"])
+            await send(message)
+
+        await super().__call__(scope, receive, counted)
 
 
 def create_app(settings: ServeSettings, tokenizer: Tokenizer) -> RouterApp:

@@ -9,9 +9,9 @@ slot (`decide`), what an answer says (`relay`).
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, MutableMapping, Sequence
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import anyio
 from starlette.responses import Response
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from toktier.router.bodies import ChatRequest, CompletionRequest
     from toktier.router.router import Router
 
+RECORDED: Final = "recorded"  # in the state of a scope: an upstream was chosen, and the facts are kept
 _RETRY_SECONDS: Final = 2.0  # when to come again where no upstream answers
 _OUTCOMES: Final[dict[type[ToktierError], Outcome]] = {
     UpstreamLost: Outcome.UPSTREAM_LOST,
@@ -51,6 +52,7 @@ class Exchange(Response):
         self.status_code, self.raw_headers = 200, []
         self._router, self._route, self._request = router, route, request
         self._name, self._arrived, self._began = name, arrived, time.time() - (time.monotonic() - arrived)
+        self._state: MutableMapping[str, Any] = {}
         self._gone = self._started = False
         self._outcome: Outcome | None = None
         self._status: int | None = None
@@ -65,6 +67,7 @@ class Exchange(Response):
         self._first_byte: float | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        self._state = scope.setdefault("state", {})
         try:
             async with anyio.create_task_group() as group:
                 group.start_soon(self._watch, receive, group.cancel_scope)
@@ -121,10 +124,15 @@ class Exchange(Response):
         if not self._router.is_same_model(prepared.rendered_by, upstream):
             prepared = await self._router.prepare(self._request, failed, only=upstream)
             self._prepared, self._ids = prepared, prepared.kind
-        self._decision, self._upstream = decision, upstream
+        self._decision = decision
+        self._chosen(upstream)
         waited = asked - began if prepared.rendered_by is not None else 0.0
         self._router_ms = 1000 * (time.monotonic() - self._arrived - waited)
         return upstream
+
+    def _chosen(self, upstream: Upstream) -> None:
+        self._upstream = upstream
+        self._state[RECORDED] = True
 
     def _reserve(self) -> Reservation:
         prepared, decision = self._prepared, self._decision
@@ -197,7 +205,8 @@ class Exchange(Response):
 
     async def _pass_unrouted(self, send: Send) -> None:
         upstream = self._router.least_loaded()
-        self._upstream, self._ids = upstream, Ids.UPSTREAM
+        self._ids = Ids.UPSTREAM
+        self._chosen(upstream)
         async with self._router.unknown_slots(upstream):
             try:
                 await self._ask(send, upstream, unpinned_body(self._request), None)
