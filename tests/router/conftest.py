@@ -1,0 +1,56 @@
+"""Fixtures of the router's tests: a small certified tokenizer, a model with its vocabulary, real llama-servers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+import toktier
+from tests.support import llama_server, workers
+from tests.support.llama_server import LlamaServer
+from toktier import resources
+
+MINI = resources.tables_dir() / "artifacts" / "toktier_mini" / "tokenizer.json"
+
+
+@pytest.fixture(scope="session")
+def mini() -> toktier.Tokenizer:
+    return toktier.load("toktier_mini")
+
+
+@pytest.fixture(scope="session")
+def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model with the vocabulary of toktier_mini."""
+    return llama_server.make_model(MINI, workers.directory_of_all(tmp_path_factory, "models") / "mini.gguf")
+
+
+@pytest.fixture(scope="session")
+def shared_llama(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LlamaServer]:
+    server = LlamaServer(tiny_model, tmp_path_factory.mktemp("llama")).start()
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def llama(shared_llama: LlamaServer) -> LlamaServer:
+    """A real llama-server with four empty slots of 2,048 tokens. Not to be killed: other tests use it, too."""
+    shared_llama.until_idle()
+    shared_llama.erase_slots()
+    return shared_llama
+
+
+@pytest.fixture
+def start_llama(tiny_model: Path, tmp_path: Path) -> Iterator[Callable[..., LlamaServer]]:
+    """Starts llama-servers of this test alone: `start_llama(*flags)`."""
+    servers: list[LlamaServer] = []
+
+    def start(*flags: str, model: Path = tiny_model) -> LlamaServer:
+        server = LlamaServer(model, tmp_path, flags)
+        servers.append(server)
+        return server.start()
+
+    yield start
+    for server in servers:
+        server.stop()
