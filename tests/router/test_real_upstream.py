@@ -110,7 +110,9 @@ def test_d11_a_slot_that_is_none_is_replaced_silently_and_the_answer_says_by_whi
 
 
 @pytest.mark.parametrize("native", [True, False])
-def test_d14_leaving_a_stream_ends_the_generation_and_keeps_what_was_evaluated(llama: LlamaServer, native: bool) -> None:
+def test_d14_leaving_a_stream_ends_the_generation_and_keeps_what_was_evaluated(
+    llama: LlamaServer, native: bool
+) -> None:
     async def use(upstream: Upstream) -> None:
         body = json.dumps(
             {"prompt": A, "n_predict": 1900, "stream": True, "id_slot": 0, "temperature": 0, "ignore_eos": True}
@@ -227,6 +229,7 @@ def test_d19_the_cache_in_the_hosts_memory_is_seen_at_admission(start_llama: Cal
         await complete(upstream, A, 0)
         await complete(upstream, b, 0)
         assert (await complete(upstream, A, 0)).answer.cached == 99
+        assert any("--cache-ram 0" in note for note in upstream.notes)
 
     with_upstream(server.url, use)
 
@@ -237,6 +240,18 @@ def test_d19_without_that_cache_the_prefix_alone_is_reused(llama: LlamaServer) -
         await complete(upstream, A, 0)
         assert (await complete(upstream, b, 0)).answer.cached == 30
         assert (await complete(upstream, A, 0)).answer.cached == 30
+        assert upstream.notes == ()
+
+    with_upstream(llama.url, use)
+
+
+def test_d19_where_no_slot_is_empty_it_is_not_looked_for(llama: LlamaServer) -> None:
+    for slot in range(4):
+        llama.post("/completion", {"prompt": A, "id_slot": slot, "n_predict": 1})
+
+    async def use(upstream: Upstream) -> None:
+        assert any("could not be seen" in note for note in upstream.notes)
+        assert (await complete(upstream, A, 3)).answer.cached == 99
 
     with_upstream(llama.url, use)
 
@@ -289,7 +304,13 @@ def test_d23_shifted_chunks_are_never_asked_for_whatever_the_server_was_started_
     assert shifted["timings"]["cache_n"] > 40
 
 
-OPTIONS = [{}, {"stream_options": {"include_usage": True}}, {"timings_per_token": True}, {"n_probs": 2}, {"logprobs": 2}]
+OPTIONS = [
+    {},
+    {"stream_options": {"include_usage": True}},
+    {"timings_per_token": True},
+    {"n_probs": 2},
+    {"logprobs": 2},
+]
 
 
 @pytest.mark.parametrize("more", OPTIONS, ids=lambda more: next(iter(more), "plain"))
@@ -306,10 +327,8 @@ def test_a_client_gets_the_bytes_that_it_would_have_got(
         through = await complete(upstream, A, 0, native=native, stream=stream, **more)
         body = {"prompt": A, "n_predict" if native else "max_tokens": 8, "temperature": 0, "stream": stream, **more}
         llama.erase_slots()
-        plain = httpx.post(
-            llama.url + (Route.COMPLETION if native else Route.COMPLETIONS), json={**body, "id_slot": 0}, timeout=60
-        )
-        return through, plain.content
+        route = Route.COMPLETION if native else Route.COMPLETIONS
+        return through, llama.client.post(route, json={**body, "id_slot": 0}).content
 
     through, plain = with_upstream(llama.url, use)
     assert _steady(through.body) == _steady(plain)
@@ -362,7 +381,7 @@ def test_d24_a_stream_of_a_chat_with_usage_passes_unchanged_and_is_counted(llama
     passed, text = with_upstream(llama.url, use)
     llama.erase_slots()
     llama.post("/v1/chat/completions", {**body, "stream": False, "id_slot": 1})
-    plain = httpx.post(f"{llama.url}{Route.CHAT}", json={**body, "id_slot": 1}, timeout=60).content
+    plain = llama.client.post(Route.CHAT, json={**body, "id_slot": 1}).content
     assert _steady(passed) == _steady(plain)
     assert b"__verbose" not in passed
     last = [json.loads(line[6:]) for line in passed.decode().split("\n") if line.startswith("data: {")][-1]
@@ -376,11 +395,8 @@ def test_a_client_that_asks_for_verbose_gets_it_as_it_would_have(llama: LlamaSer
 
     through = with_upstream(llama.url, use)
     llama.erase_slots()
-    plain = httpx.post(
-        llama.url + Route.COMPLETIONS,
-        json={"prompt": A, "max_tokens": 8, "temperature": 0, "stream": False, "verbose": True, "id_slot": 0},
-        timeout=60,
-    )
+    body = {"prompt": A, "max_tokens": 8, "temperature": 0, "stream": False, "verbose": True, "id_slot": 0}
+    plain = llama.client.post(Route.COMPLETIONS, json=body)
     assert "__verbose" in through.json
     assert _steady(through.body) == _steady(plain.content)
 

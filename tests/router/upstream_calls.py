@@ -1,4 +1,4 @@
-"""Requests of these tests to one upstream, and what came back: the shape in which the cases of llama-servers are told."""
+"""Requests of these tests to one upstream, and what came back."""
 
 from __future__ import annotations
 

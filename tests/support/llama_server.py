@@ -77,6 +77,8 @@ class LlamaServer:
         self.alias = f"tiny-{secrets.token_hex(4)}"
         self.log = directory / f"{self.alias}.log"
         self.process: subprocess.Popen[bytes] | None = None
+        # Without TLS: its context would take longer than most of what is asked.
+        self.client = httpx.Client(base_url=self.url, trust_env=False, verify=False, timeout=60)
 
     @property
     def url(self) -> str:
@@ -120,6 +122,7 @@ class LlamaServer:
                 return self
             self.kill()
             self.port = free_port()
+            self.client.base_url = httpx.URL(self.url)
         raise AssertionError(f"llama-server did not start:\n{self.said()}")
 
     def _became_ready(self) -> bool:
@@ -127,8 +130,8 @@ class LlamaServer:
         deadline = time.monotonic() + STARTS_WITHIN
         while time.monotonic() < deadline:
             try:
-                if httpx.get(f"{self.url}/health", timeout=2, trust_env=False).status_code == 200:
-                    models = httpx.get(f"{self.url}/v1/models", timeout=2, trust_env=False).json()
+                if self.client.get("/health", timeout=5).status_code == 200:
+                    models = self.client.get("/v1/models", timeout=5).json()
                     return bool(models["data"][0]["id"] == self.alias)
             except httpx.HTTPError:
                 pass
@@ -145,6 +148,7 @@ class LlamaServer:
 
     def stop(self) -> None:
         self._end(signal.SIGTERM)
+        self.client.close()
 
     def restart(self) -> None:
         """Killed, and ready again on the same port."""
@@ -177,14 +181,14 @@ class LlamaServer:
         """The end of its log, for failures."""
         return self.log.read_bytes()[-size:].decode("utf-8", "replace") if self.log.exists() else "(no log)"
 
-    def post(self, path: str, body: dict[str, Any], timeout: float = 60) -> Any:
+    def post(self, path: str, body: dict[str, Any]) -> Any:
         """Directly, beside what is tested. An answer that is no success fails the test."""
-        answer = httpx.post(f"{self.url}{path}", json=body, timeout=timeout, trust_env=False)
+        answer = self.client.post(path, json=body)
         assert answer.status_code == 200, f"{path}: {answer.status_code} {answer.text[:500]}"
         return answer.json()
 
     def slots(self) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = httpx.get(f"{self.url}/slots", timeout=20, trust_env=False).json()
+        found: list[dict[str, Any]] = self.client.get("/slots").json()
         return found
 
     def erase_slots(self) -> None:

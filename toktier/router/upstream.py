@@ -27,6 +27,7 @@ from toktier.errors import (
     UpstreamSilent,
 )
 from toktier.labels import shown
+from toktier.router.ram_cache import keeps_prompts
 from toktier.router.upstream_facts import (
     SlotReport,
     UpstreamFacts,
@@ -44,6 +45,13 @@ MAX_ERROR_BODY: Final = 1 << 20
 # Connections that idle shorter than the 5 s after which a llama-server closes them, so that none is used as it closes.
 KEEPALIVE_SECONDS: Final = 4.0
 PASSED_HEADERS: Final = ("content-type", "retry-after", "x-accel-buffering", "cache-control")
+_RAM_CACHE_ON: Final = (
+    "it keeps prompts in the host's memory and puts them into slots by itself, so that what is reused is not what the "
+    "router chose: start it with --cache-ram 0"
+)
+_RAM_CACHE_UNSEEN: Final = (
+    "whether it keeps prompts in the host's memory (--cache-ram) could not be seen, as no slot was empty: it should not"
+)
 
 
 class Route(StrEnum):
@@ -151,7 +159,9 @@ class Upstream:
             keepalive_expiry=KEEPALIVE_SECONDS,
         )
         self._client = httpx.AsyncClient(
-            transport=transport or httpx.AsyncHTTPTransport(limits=limits, trust_env=False),
+            transport=transport
+            # A TLS context takes 20 ms, and HTTP needs none.
+            or httpx.AsyncHTTPTransport(limits=limits, trust_env=False, verify=self.url.startswith("https:")),
             headers=headers,
             trust_env=False,
             follow_redirects=False,
@@ -236,6 +246,11 @@ class Upstream:
         self.standing.facts = facts
         if not facts.shows_slots:
             self.standing.note("it does not show its slots (--no-slots): what they hold cannot be compared")
+        kept = await keeps_prompts(self)
+        if kept is None:
+            self.standing.note(_RAM_CACHE_UNSEEN)
+        elif kept:
+            self.standing.note(_RAM_CACHE_ON)
         differences = [] if self._admission is None else await self._admission(self)
         if differences:
             self.standing.refused(differences[0])
