@@ -269,9 +269,16 @@ def library_of_the_loader() -> Site:
     return Site("transformers", "transformers-test", "TRANSFORMERS", "--no-deps", "--no-compile")
 
 
-def test_variants(counting: Variant, sanitizing: Variant, encoders: Site, engines: Site, loader: Site) -> None:
+def indexer_of_dynamo() -> Site:
+    """A native module of 226 MB; what else it requires is not used."""
+    return Site("dynamo", "dynamo-test", "DYNAMO", "--no-deps", "--no-compile")
+
+
+def test_variants(
+    counting: Variant, sanitizing: Variant, encoders: Site, engines: Site, loader: Site, indexer: Site
+) -> None:
     """What only other builds, another reference, or packages that stay out of `.venv` can show."""
-    converted, compared, loaded = (site.environment() for site in (encoders, engines, loader))
+    converted, compared, loaded, indexed = (site.environment() for site in (encoders, engines, loader, indexer))
     counting.wait()
     sanitizing.wait()
     # Each of these is one process: together they fill the cores.
@@ -292,6 +299,8 @@ def test_variants(counting: Variant, sanitizing: Variant, encoders: Site, engine
         # The calls of a loader, beside the library.
         Job("transformers", PYTHON, "-m", "pytest", "-q", "-m", "not full", "tests/compat/test_transformers.py",
             env=loaded),
+        # KV events, read by the indexer that they are for.
+        Job("dynamo", PYTHON, "-m", "pytest", "-q", "tests/router/test_dynamo_indexer.py", env=indexed),
         # The operation counters: nothing grows faster than the text.
         Job("counters", PYTHON, "-S", "-P", "-m", "pytest", "-q", "tests/counters", env=counting.environment()),
     ]  # fmt: skip
@@ -326,6 +335,7 @@ def do_test(options: argparse.Namespace) -> None:
     counting = Variant("instrumented", "TOKTIER_COUNTERS=ON", "TOKTIER_FAULTS=ON")
     sanitizing = Variant("sanitize", "TOKTIER_SANITIZE=ON", "TOKTIER_PROGRAMS=ON")
     encoders, engines, loader = publishers(), engines_of_others(), library_of_the_loader()
+    indexer = indexer_of_dynamo()
     install_nvrtc()
     # Over all cores, whole files to one worker: fixtures of a module are made once.
     call(
@@ -342,7 +352,7 @@ def do_test(options: argparse.Namespace) -> None:
         marks,
         env={**os.environ, "NVRTC": "required"},
     )
-    test_variants(counting, sanitizing, encoders, engines, loader)
+    test_variants(counting, sanitizing, encoders, engines, loader, indexer)
     if options.tier == "full":
         call(PYTHON, "tools/cross_aarch64.py", "--if-there")  # a minute
 

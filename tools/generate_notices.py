@@ -35,7 +35,13 @@ ENGINES_OF_OTHERS = REPOSITORY / "build" / "backends"  # where dev.py puts the e
 SPEC_VERSION = "1.6"
 LINKED = "nanobind"  # compiled into the native module, with the hash map that it carries
 ROBIN_MAP_HEADER = "nanobind/ext/robin_map/include/tsl/robin_map.h"
-DEVELOPMENT = ("dev", "conversion-test", "transformers-test", "bench")  # extras that no user of a wheel installs
+DEVELOPMENT = (
+    "dev",
+    "conversion-test",
+    "transformers-test",
+    "dynamo-test",
+    "bench",
+)  # extras that no user of a wheel installs
 RULE = "-" * 100
 
 # Classifiers that name one SPDX licence; "BSD License" names two, told apart by their text.

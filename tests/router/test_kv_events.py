@@ -1,0 +1,448 @@
+"""KV events over real sockets: what a subscriber is told, replays, late and slow subscribers, and the end."""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+import zmq
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.router.event_reader import Index, events_of, full_blocks
+from toktier.errors import ConfigInvalid, EnvironmentFault
+from toktier.router import kv_event_feed
+from toktier.router.block_hashes import Identity
+from toktier.router.kv_events import KvEvents
+
+ANY = "tcp://127.0.0.1:*"
+PATIENCE = 20_000  # milliseconds after which something that is waited for counts as missing
+
+
+@pytest.fixture
+def context() -> Iterator[zmq.Context[zmq.Socket[bytes]]]:
+    made: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+    yield made
+    made.destroy(linger=0)
+
+
+class Subscriber:
+    def __init__(self, context: zmq.Context[Any], endpoint: str, topic: str = "") -> None:
+        self._socket = context.socket(zmq.SUB)
+        self._socket.setsockopt(zmq.RCVTIMEO, PATIENCE)
+        self._socket.setsockopt_string(zmq.SUBSCRIBE, topic)
+        self._socket.connect(endpoint)
+        self.index = Index()
+        self.batches: list[tuple[int, bytes]] = []
+        self.topics: set[bytes] = set()
+
+    def read(self) -> list[dict[str, Any]]:
+        """The next batch, applied."""
+        topic, number, payload = self._socket.recv_multipart()
+        assert len(number) == 8
+        self.topics.add(topic)
+        self.batches.append((int.from_bytes(number, "big"), payload))
+        self.index.apply(payload)
+        return events_of(payload)
+
+    def read_until(self, holds: Callable[[Index], bool]) -> None:
+        while not holds(self.index):
+            self.read()
+
+    def read_until_it_begins_with(self, token: int) -> None:
+        self.read_until(lambda index: any(prefix[0] == token for prefix in index.prefixes))
+
+    def read_until_it_holds(self, contents: list[list[int]], size: int) -> None:
+        expected = full_blocks(contents, size)
+        self.read_until(lambda index: index.prefixes == expected)
+
+
+def joined(context: zmq.Context[Any], events: KvEvents, upstream: int = 0) -> Subscriber:
+    """A subscriber that was told what is held."""
+    subscriber = Subscriber(context, events.endpoints[upstream][0])
+    assert subscriber.read()[0]["type"] == "AllBlocksCleared"
+    return subscriber
+
+
+def replayed(context: zmq.Context[Any], endpoint: str | None, first: int) -> list[tuple[int, bytes]]:
+    assert endpoint is not None
+    reader = context.socket(zmq.DEALER)
+    reader.setsockopt(zmq.RCVTIMEO, PATIENCE)
+    reader.connect(endpoint)
+    reader.send_multipart([b"", first.to_bytes(8, "big")])
+    batches: list[tuple[int, bytes]] = []
+    while True:
+        empty, number, payload = reader.recv_multipart()
+        assert empty == b""
+        if number == (-1).to_bytes(8, "big", signed=True):
+            assert payload == b""
+            reader.close()
+            return batches
+        batches.append((int.from_bytes(number, "big"), payload))
+
+
+@pytest.mark.parametrize("form", ["array", "map"])
+def test_e4_slots_become_events(context: zmq.Context[Any], form: str) -> None:
+    ids = list(range(100, 164))
+    with KvEvents(ANY, topic="kv@{upstream}", block_size=16, form=form) as events:
+        subscriber = joined(context, events)
+        events.slot_now(0, 3, ids[:50])
+        (stored,) = subscriber.read()
+        assert stored["token_ids"] == ids[:48]
+        assert stored["parent_block_hash"] is None
+        events.slot_now(0, 3, np.array(ids, dtype=np.int32))
+        (more,) = subscriber.read()
+        assert more["token_ids"] == ids[48:]
+        assert more["parent_block_hash"] == stored["block_hashes"][-1]
+        events.slot_now(0, 3, ids[:40])
+        (removed,) = subscriber.read()
+        assert removed["block_hashes"] == [*more["block_hashes"], stored["block_hashes"][2]]
+        events.clear(0)
+        removed, cleared = subscriber.read()
+        assert removed["block_hashes"] == stored["block_hashes"][1::-1]
+        assert cleared["type"] == "AllBlocksCleared"
+        assert subscriber.topics == {b"kv@0"}
+    numbers = [number for number, _ in subscriber.batches]
+    assert numbers == list(range(numbers[0], numbers[0] + 5))
+
+
+def test_each_upstream_has_an_endpoint_of_its_own(context: zmq.Context[Any]) -> None:
+    with KvEvents(ANY, block_size=2, upstreams=2) as events:
+        first, second = joined(context, events, 0), joined(context, events, 1)
+        events.slot_now(1, 0, [1, 2])
+        events.slot_now(0, 0, [3, 4])
+        first.read_until_it_holds([[3, 4]], 2)
+        second.read_until_it_holds([[1, 2]], 2)
+        events.clear(0)
+        first.read_until_it_holds([], 2)
+        events.slot_now(1, 1, [5, 6])
+        second.read_until_it_holds([[1, 2], [5, 6]], 2)
+
+
+STEPS = st.lists(
+    st.tuples(st.integers(0, 2), st.none() | st.lists(st.integers(0, 1), max_size=9)) | st.just("clear"), max_size=12
+)
+
+
+@settings(deadline=None, max_examples=15)
+@given(STEPS)
+def test_law_a_subscriber_ends_with_what_the_slots_hold(steps: list[Any]) -> None:
+    """However many contents were replaced before they were published."""
+    context: zmq.Context[Any] = zmq.Context()
+    try:
+        with KvEvents(ANY, block_size=2) as events:
+            subscriber = joined(context, events)
+            slots: dict[int, list[int]] = {}
+            for step in steps:
+                if step == "clear":
+                    slots.clear()
+                    events.clear(0)
+                else:
+                    slots[step[0]] = step[1] or []
+                    events.slot_now(0, *step)
+            marker = [9, 9, 9, 9]
+            slots[7] = marker
+            events.slot_now(0, 7, marker)
+            subscriber.read_until(lambda index: tuple(marker) in index.prefixes)
+            assert subscriber.index.prefixes == full_blocks(list(slots.values()), 2)
+    finally:
+        context.destroy(linger=0)
+
+
+def test_e7_a_gap_is_filled_by_the_same_batches_in_order(context: zmq.Context[Any]) -> None:
+    with KvEvents(ANY, ANY, block_size=2) as events:
+        subscriber = joined(context, events)
+        for length in range(2, 22, 2):
+            events.slot_now(0, 0, list(range(length)))
+            subscriber.read()
+        seen = subscriber.batches
+        first = seen[4][0]
+        assert replayed(context, events.endpoints[0][1], first) == seen[4:]
+        assert replayed(context, events.endpoints[0][1], seen[-1][0] + 1) == []
+        # A subscriber that missed the middle, as one does that was too slow.
+        late = Index()
+        for _, payload in [*seen[:4], *replayed(context, events.endpoints[0][1], first)]:
+            late.apply(payload)
+        assert late.blocks == subscriber.index.blocks
+        assert events.stats()["upstreams"][0]["replays"] == 3
+
+
+def test_whoever_asks_for_what_is_gone_is_told_everything(context: zmq.Context[Any]) -> None:
+    with KvEvents(ANY, ANY, block_size=1, replay_batches=3) as events:
+        subscriber = joined(context, events)
+        for length in range(1, 12):
+            events.slot_now(0, length % 2, list(range(length)))
+            subscriber.read_until_it_holds([list(range(length)), list(range(length - 1))], 1)
+        index = Index()
+        batches = replayed(context, events.endpoints[0][1], 0)
+        assert len(batches) <= 3
+        for _, payload in batches:
+            index.apply(payload)
+        assert index.blocks == subscriber.index.blocks
+        assert events.stats()["upstreams"][0]["announcements"] > 2
+
+
+def test_a_late_subscriber_is_told_everything_without_asking(
+    context: zmq.Context[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kv_event_feed, "ANNOUNCEMENT_INTERVAL", 0.0)
+    with KvEvents(ANY, block_size=2) as events:
+        early = joined(context, events)
+        events.slot_now(0, 0, [1, 2, 3, 4])
+        events.slot_now(0, 1, [1, 2, 5, 6])
+        early.read_until_it_holds([[1, 2, 3, 4], [1, 2, 5, 6]], 2)
+        late = joined(context, events)
+        assert late.index.blocks == early.index.blocks
+        assert early.read()[0]["type"] == "AllBlocksCleared"
+        assert early.index.blocks == late.index.blocks
+        events.slot_now(0, 1, None)
+        late.read_until_it_holds([[1, 2, 3, 4]], 2)
+
+
+def test_many_new_subscribers_cause_few_announcements(context: zmq.Context[Any]) -> None:
+    with KvEvents(ANY, block_size=2) as events:
+        first = joined(context, events)
+        others = [Subscriber(context, events.endpoints[0][0]) for _ in range(20)]
+        events.slot_now(0, 0, [1, 2])
+        for one in [first, *others]:
+            one.read_until_it_holds([[1, 2]], 2)
+        counters = events.stats()["upstreams"][0]
+        assert counters["subscriptions"] == 21
+        assert counters["announcements"] < 11  # two, and mostly one a second later for all others
+
+
+def test_a_subscriber_that_reads_nothing_holds_nobody_up_and_fills_its_gap(
+    context: zmq.Context[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kv_event_feed, "SUBSCRIBER_BACKLOG", 2)
+    with KvEvents(ANY, ANY, block_size=1 << 12, replay_bytes=1 << 30) as events:
+        slow = context.socket(zmq.SUB)
+        slow.setsockopt(zmq.RCVHWM, 1)
+        slow.setsockopt(zmq.RCVBUF, 4096)
+        slow.setsockopt(zmq.RCVTIMEO, PATIENCE)
+        slow.subscribe(b"")
+        slow.connect(events.endpoints[0][0])
+        assert slow.recv_multipart()
+        subscriber = joined(context, events)
+        for step in range(150):  # of 160 kB each: more than kernels keep for a connection
+            events.slot_now(0, 0, np.full(1 << 15, 1 << 30 | step, dtype=np.uint32))
+            subscriber.read_until_it_begins_with(1 << 30 | step)
+        index, last, gaps = Index(), None, 0
+        while last != subscriber.batches[-1][0]:
+            _, number, payload = slow.recv_multipart()
+            told = int.from_bytes(number, "big")
+            missed = [(told, payload)]
+            if last is not None and told != last + 1:
+                gaps += 1
+                missed = replayed(context, events.endpoints[0][1], last + 1)
+            for _, payload in missed:
+                index.apply(payload)
+            last = missed[-1][0]
+        assert gaps
+        assert index.blocks == subscriber.index.blocks
+
+
+def test_without_subscribers_nothing_waits_but_the_latest_contents() -> None:
+    events = KvEvents(ANY, block_size=2)
+    for step in range(1000):
+        events.slot_now(0, step % 4, [step, step])
+    assert len(events._mail[0].slots) == 4
+    assert events.stats()["superseded"] == 996
+    events.close()
+
+
+def test_a_publisher_that_begins_anew_goes_on_with_higher_numbers(context: zmq.Context[Any]) -> None:
+    with KvEvents(ANY, block_size=2) as events:
+        events.slot_now(0, 0, [1, 2])
+        subscriber = joined(context, events)
+        subscriber.read_until_it_holds([[1, 2]], 2)
+        endpoint = events.endpoints[0][0]
+    subscriber.read_until_it_holds([], 2)
+    with KvEvents(endpoint, block_size=2) as events:
+        events.slot_now(0, 0, [3, 4])
+        subscriber.read_until_it_holds([[3, 4]], 2)
+    numbers = [number for number, _ in subscriber.batches]
+    assert numbers == sorted(set(numbers))
+
+
+def test_closing_tells_that_all_is_cleared_and_takes_no_more(context: zmq.Context[Any]) -> None:
+    events = KvEvents(ANY, block_size=2)
+    events.start()
+    subscriber = joined(context, events)
+    events.slot_now(0, 0, [1, 2])
+    subscriber.read_until_it_holds([[1, 2]], 2)
+    events.close()
+    events.slot_now(0, 0, [3, 4])
+    events.clear(0)
+    events.close()
+    assert [event["type"] for event in subscriber.read()] == ["BlockRemoved", "AllBlocksCleared"]
+    assert events.stats()["failure"] is None
+    assert not any(thread.name == "toktier-kv-events" for thread in threading.enumerate())
+    with pytest.raises(RuntimeError):
+        events.start()
+
+
+def test_closing_what_was_never_started() -> None:
+    KvEvents(ANY).close()
+
+
+def test_no_descriptor_is_left(context: zmq.Context[Any]) -> None:
+    def once() -> None:
+        with KvEvents(ANY, ANY, upstreams=2) as events:
+            joined_here = Subscriber(context, events.endpoints[0][0])
+            joined_here.read()
+            joined_here._socket.close(0)
+
+    once()
+    before = len(os.listdir("/proc/self/fd"))
+    for _ in range(3):
+        once()
+    assert len(os.listdir("/proc/self/fd")) <= before + 2  # sockets of the reader close in their own time
+
+
+@pytest.mark.parametrize(
+    "request_frames",
+    [[b"", b""], [b"", b"1234567"], [b"x", bytes(8)], [b""], [b"", bytes(8), b"more"], [bytes(8)]],
+)
+def test_a_request_of_another_shape_is_counted_and_not_answered(
+    context: zmq.Context[Any], request_frames: list[bytes]
+) -> None:
+    with KvEvents(ANY, ANY, block_size=2) as events:
+        endpoint = events.endpoints[0][1]
+        assert endpoint is not None
+        reader = context.socket(zmq.DEALER)
+        reader.connect(endpoint)
+        reader.send_multipart(request_frames)
+        reader.send_multipart([b"", (0).to_bytes(8, "big")])
+        reader.setsockopt(zmq.RCVTIMEO, PATIENCE)
+        _, number, _ = reader.recv_multipart()  # of the second request
+        assert number != (-1).to_bytes(8, "big", signed=True)
+        assert events.stats()["upstreams"][0]["bad_requests"] == 1
+        assert events.stats()["failure"] is None
+
+
+def test_whoever_asks_and_never_reads_is_cut(context: zmq.Context[Any]) -> None:
+    with KvEvents(ANY, ANY, block_size=1024, replay_batches=2) as events:
+        subscriber = joined(context, events)
+        endpoint = events.endpoints[0][1]
+        assert endpoint is not None
+        events.slot_now(0, 0, np.arange(1 << 18))
+        subscriber.read_until(lambda index: len(index.blocks) == 1 << 8)
+        reader = context.socket(zmq.DEALER)
+        reader.setsockopt(zmq.RCVHWM, 1)
+        reader.setsockopt(zmq.RCVBUF, 4096)
+        reader.connect(endpoint)
+        for _ in range(40):
+            reader.send_multipart([b"", (0).to_bytes(8, "big")])
+        events.slot_now(0, 0, [])
+        subscriber.read_until(lambda index: not index.blocks)
+        while not events.stats()["upstreams"][0]["cut_replays"]:
+            assert events.stats()["failure"] is None
+            replayed(context, endpoint, 0)  # others are served meanwhile
+        reader.close(0)
+
+
+def test_garbage_on_the_sockets_ends_nothing(context: zmq.Context[Any]) -> None:
+    with KvEvents(ANY, ANY, block_size=2) as events:
+        for endpoint in events.endpoints[0]:
+            assert endpoint is not None
+            host, port = endpoint.removeprefix("tcp://").split(":")
+            with socket.create_connection((host, int(port))) as raw:
+                raw.sendall(b"GET / HTTP/1.1\r\n\r\n" + bytes(4096))
+        subscriber = joined(context, events)
+        events.slot_now(0, 0, [1, 2])
+        subscriber.read_until_it_holds([[1, 2]], 2)
+
+
+def test_an_endpoint_in_use_is_refused_and_nothing_is_left(context: zmq.Context[Any]) -> None:
+    taken = context.socket(zmq.PUB)
+    port = taken.bind_to_random_port("tcp://127.0.0.1")
+    with pytest.raises(EnvironmentFault, match="in use") as caught:
+        KvEvents(ANY, f"tcp://127.0.0.1:{port}").start()
+    assert caught.value.remedy
+
+
+@pytest.mark.parametrize(
+    "endpoint",
+    ["", "5557", "127.0.0.1:5557", "tcp://127.0.0.1", "tcp://127.0.0.1:0x1", "tcp://h:65536", "tcp://h:65535",
+     "tcp://h:1;2", "ipc://", "udp://127.0.0.1:1", "tcp://::1:5557", "tcp://127.0.0.1:5557\x1b[31m"],
+)  # fmt: skip
+def test_an_endpoint_of_another_shape_is_refused(endpoint: str) -> None:
+    with pytest.raises(ConfigInvalid, match="tcp://HOST:PORT") as caught:
+        KvEvents(endpoint, upstreams=2)
+    assert str(caught.value).isprintable()
+
+
+def test_endpoints_follow_on_the_next_ports() -> None:
+    events = KvEvents("tcp://127.0.0.1:5557", "tcp://[::1]:5657", upstreams=3)
+    assert events.endpoints == [(f"tcp://127.0.0.1:{5557 + n}", f"tcp://[::1]:{5657 + n}") for n in range(3)]
+    paths = KvEvents("ipc://events", upstreams=2).endpoints
+    assert paths == [("ipc://events", None), ("ipc://events.1", None)]
+
+
+def test_replays_on_a_port_of_another_upstream_are_refused() -> None:
+    KvEvents("tcp://127.0.0.1:5557", "tcp://127.0.0.1:5558", upstreams=1)
+    with pytest.raises(ConfigInvalid, match="5558"):
+        KvEvents("tcp://127.0.0.1:5557", "tcp://127.0.0.1:5558", upstreams=2)
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "exposed"),
+    [("tcp://127.0.0.1:5557", False), ("tcp://localhost:5557", False), ("tcp://[::1]:5557", False), ("ipc://e", False),
+     ("tcp://*:5557", True), ("tcp://0.0.0.0:5557", True), ("tcp://10.0.0.1:5557", True), ("tcp://[::]:5557", True),
+     ("tcp://127.0.0.1.example:5557", True)],
+)  # fmt: skip
+def test_an_endpoint_that_others_can_reach_is_known_as_one(endpoint: str, exposed: bool) -> None:
+    assert KvEvents(endpoint).exposed is exposed
+    assert KvEvents("tcp://127.0.0.1:1", endpoint).exposed is exposed
+
+
+def test_an_upstream_that_there_is_not() -> None:
+    events = KvEvents(ANY, upstreams=2)
+    for upstream in (-1, 2):
+        with pytest.raises(ValueError, match="0 to 1"):
+            events.slot_now(upstream, 0, [1])
+        with pytest.raises(ValueError, match="0 to 1"):
+            events.clear(upstream)
+
+
+def test_ids_are_copied(context: zmq.Context[Any]) -> None:
+    ids = np.array([1, 2], dtype=np.uint32)
+    events = KvEvents(ANY, block_size=2)
+    events.slot_now(0, 0, ids)
+    ids[:] = 9
+    with events:
+        joined(context, events).read_until_it_holds([[1, 2]], 2)
+
+
+def test_a_thread_that_failed_says_so_and_the_caller_goes_on(
+    context: zmq.Context[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    events = KvEvents(ANY, block_size=2)
+    monkeypatch.setattr(events._feeds[0].held, "slot_now", lambda *_: 1 / 0)
+    events.start()
+    thread = events._thread
+    assert thread is not None
+    events.slot_now(0, 0, [1, 2])
+    thread.join(PATIENCE / 1000)
+    assert events.failure == "ZeroDivisionError"
+    events.slot_now(0, 0, [1, 2])
+    events.close()
+    assert events.stats()["failure"] == "ZeroDivisionError"
+
+
+def test_a_salt_reaches_events_and_hashes(context: zmq.Context[Any]) -> None:
+    keys = []
+    for identity in (Identity(), Identity(cache_salt="tenant")):
+        with KvEvents(ANY, block_size=2, form="map", identity=identity) as events:
+            subscriber = joined(context, events)
+            events.slot_now(0, 0, [1, 2])
+            (stored,) = subscriber.read()
+            assert stored.get("cache_salt") == identity.cache_salt
+            keys += stored["block_hashes"]
+    assert keys[0] != keys[1]
