@@ -25,6 +25,8 @@ MAX_REQUEST: Final = 512  # bytes of what subscribers send: a topic, or a number
 # Between two announcements that new subscribers cause, in seconds: they must not be a way to make work.
 ANNOUNCEMENT_INTERVAL: Final = 1.0
 SUBSCRIPTIONS_AT_ONCE: Final = 64  # so that whoever floods them does not hold up what is published
+# After so many seconds without a batch an empty one is sent: a subscriber that lost the last ones sees its gap then.
+HEARTBEAT: Final = 10.0
 LINGER: Final = 200  # milliseconds that unsent batches are given at the end
 
 
@@ -50,8 +52,9 @@ class Feed:
         # A subscriber that outlives this process ignores numbers up to the last that it saw, so those of the next one
         # have to be higher: microseconds, for no process sends a million batches a second.
         self._next = time.time_ns() // 1000
-        self._announce_at: float | None = None
+        self._announce_at = self._beat_at = math.inf
         self._announced_for_subscribers = -math.inf
+        self._changed = False  # since the last announcement
         self.publisher: Any = None
         self.replay: Any = None
 
@@ -89,11 +92,11 @@ class Feed:
         for slot, ids in slots.items():
             changes += self.held.slot_now(slot, ids)
         if changes:
+            self._changed = True
             self._publish(changes, announces=False)
-        if self._history.wants_announcement:
-            self.announce()
 
     def announce(self) -> None:
+        self._changed = False
         self.counters.announcements += 1
         self._publish(self.held.everything(), announces=True)
 
@@ -104,17 +107,23 @@ class Feed:
                 return
             if message[0][:1] == b"\x01":
                 self.counters.subscriptions += 1
-                if self._announce_at is None:
+                if self._announce_at == math.inf:
                     self._announce_at = self._announced_for_subscribers + ANNOUNCEMENT_INTERVAL
 
-    def until_due(self) -> float | None:
-        """Seconds to an announcement for new subscribers; None: there are none."""
-        return None if self._announce_at is None else max(0.0, self._announce_at - time.monotonic())
+    def until_due(self) -> float:
+        """Seconds until `do_what_is_due` has something to do."""
+        return max(0.0, min(self._announce_at, self._beat_at) - time.monotonic())
 
-    def announce_if_due(self) -> None:
-        if self.until_due() == 0.0:
-            self._announce_at, self._announced_for_subscribers = None, time.monotonic()
+    def do_what_is_due(self) -> None:
+        now = time.monotonic()
+        if self._announce_at <= now:
+            self._announce_at, self._announced_for_subscribers = math.inf, now
             self.announce()
+        elif self._beat_at <= now:
+            if self._changed and self.replay is None:
+                self.announce()  # whoever sees a gap cannot ask
+            else:
+                self._publish([], announces=False)
 
     def answer_replay(self) -> None:
         """One request, of those that wait."""
@@ -142,9 +151,12 @@ class Feed:
         self._send(self.publisher, (self._topic, SEQUENCE.pack(self._next), payload))
         self._history.append(self._next, payload, announces=announces)
         self._next += 1
+        self._beat_at = time.monotonic() + HEARTBEAT
         self.counters.batches += 1
         self.counters.events += len(changes)
         self.counters.bytes += len(payload)
+        if self._history.wants_announcement:
+            self.announce()
 
     @staticmethod
     def _send(socket: Any, frames: tuple[bytes, ...]) -> None:

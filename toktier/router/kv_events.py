@@ -65,6 +65,10 @@ class KvEvents:
         Raises ConfigInvalid, and BackendUnavailable where a distribution is missing.
         """
         count = integer_argument(upstreams, "upstreams")
+        if count < 1:
+            raise ConfigInvalid(
+                f"KV events of {count} upstreams cannot be published: expected 1 or more", remedy="name an upstream"
+            )
         identity = Identity() if identity is None else identity
         self._endpoints = [_endpoint_of(endpoint, number) for number in range(count)]
         replays = [None if replay_endpoint is None else _endpoint_of(replay_endpoint, n) for n in range(count)]
@@ -97,13 +101,6 @@ class KvEvents:
     def endpoints(self) -> list[tuple[str, str | None]]:
         """Of each upstream, where it is published and where replays are asked for; after `start` with their ports."""
         return list(zip(self._endpoints, self._replay_endpoints, strict=True))
-
-    @property
-    def exposed(self) -> bool:
-        """Whether other hosts can reach an endpoint: events carry the token IDs of prompts, and nobody is asked for a
-        key."""
-        every = [*self._endpoints, *self._replay_endpoints]
-        return any(e is not None and not _is_of_this_host(e) for e in every)
 
     def start(self) -> None:
         """Binds the sockets and starts the thread. Raises EnvironmentFault where an endpoint cannot be bound."""
@@ -215,22 +212,22 @@ class KvEvents:
                 if socket is not None:
                     poller.register(socket, zmq.POLLIN)
         while True:
-            waits = [seconds for feed in self._feeds if (seconds := feed.until_due()) is not None]
-            ready = dict(poller.poll(int(1000 * min(waits)) + 1 if waits else None))
+            ready = dict(poller.poll(int(1000 * min(feed.until_due() for feed in self._feeds)) + 1))
             with self._lock:
                 if self._signalled:
                     os.eventfd_read(self._wake)
                     self._signalled = False
                 mail, self._mail = self._mail, {}
                 closing = self._closing
+            for feed in self._feeds:
+                if feed.publisher in ready:
+                    feed.read_subscriptions()
+                feed.do_what_is_due()
             for upstream, one in mail.items():
                 self._feeds[upstream].apply(one.cleared, one.slots)
             if closing:
                 return
             for feed in self._feeds:
-                if feed.publisher in ready:
-                    feed.read_subscriptions()
-                feed.announce_if_due()
                 if feed.replay in ready:
                     feed.answer_replay()
 
@@ -241,7 +238,6 @@ class KvEvents:
 
 
 _TCP: Final = re.compile(r"tcp://(?P<host>\[[^\]]+\]|[^:/\[\]]+):(?P<port>[0-9]{1,5}|\*)")
-_LOOPBACK: Final = re.compile(r"tcp://(127\.[0-9.]+|localhost|\[::1\]):.*")
 
 
 def _endpoint_of(endpoint: str, upstream: int) -> str:
@@ -271,7 +267,3 @@ def _refuse_shared(endpoints: list[str]) -> None:
                 remedy="leave as many ports between the endpoint and that of replays as there are upstreams",
             )
         seen.add(endpoint)
-
-
-def _is_of_this_host(endpoint: str) -> bool:
-    return endpoint.startswith("ipc://") or _LOOPBACK.fullmatch(endpoint) is not None
