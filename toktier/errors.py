@@ -360,6 +360,13 @@ class StoreNotFound(ToktierError):
     exit_code = ExitCode.NOT_FOUND
 
 
+class OutputsInvalid(ToktierError):
+    """Recorded outputs that are none; `details` holds `path`, and `line` or `row` where it is of one."""
+
+    code = "OUTPUTS_INVALID"
+    exit_code = ExitCode.INTEGRITY
+
+
 class SessionNotFound(ToktierError):
     """The store has no session of this name."""
 

@@ -74,6 +74,7 @@ SESSION: dict[str, tuple[str, str, str]] = {
 }
 SERVE: dict[str, tuple[str, str, str]] = {
     "run": ("toktier_cli.verbs.serve", "run", "Route requests to llama-servers; the word run may be left out"),
+    "report": ("toktier_cli.verbs.serve_report", "report", "How outputs with and without reuse differ"),
 }
 GPU: dict[str, tuple[str, str, str]] = {
     "compile": ("toktier_cli.verbs.gpu", "compile_", "Compile kernels with NVRTC and keep them"),

