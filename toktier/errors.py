@@ -361,7 +361,7 @@ class StoreNotFound(ToktierError):
 
 
 class OutputsInvalid(ToktierError):
-    """Recorded outputs that are none; `details` holds `path`, and `line` or `row` where it is of one."""
+    """Outputs to be compared that are none; `details` holds `path`, and `line` or `position` where it is of one."""
 
     code = "OUTPUTS_INVALID"
     exit_code = ExitCode.INTEGRITY

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-import sqlite3
+import re
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -12,6 +12,7 @@ import pytest
 
 from tests.cli.command import Outcome, check_document, run_here
 from toktier.router.divergence import Reason
+from toktier.router.records import Records
 from toktier_cli.verbs.serve_report import MeasureName
 
 PAIRS = [("abc", "abc"), ("a  b\n", "a b"), ("The big red boat sails on.", "The large red boat sails on."), ("", "x"),
@@ -78,21 +79,15 @@ def test_the_answer_says_what_the_measure_cannot_see(here: Here, path: str) -> N
 
 
 def test_records_are_a_source_too(here: Here, tmp_path: Path) -> None:
-    path = tmp_path / "requests.sqlite"
-    with sqlite3.connect(path) as connection:
-        connection.execute(
-            "CREATE TABLE outputs (prompt_digest BLOB, reused INTEGER, output TEXT, started REAL, request_id TEXT)"
-        )
-    assert "no prompt has an output with reuse" in here("--records", str(path)).stderr
-    with sqlite3.connect(path) as connection:
-        connection.executemany(
-            "INSERT INTO outputs VALUES (?, ?, ?, ?, ?)",
-            [(b"p", 0, "it is 4", 1.0, "a"), (b"p", 90, "it is 5", 2.0, "b"), (b"p", 91, "it is 4", 3.0, "c")],
-        )
-    connection.close()
-    outcome = here("--records", str(path), "--per-pair")
-    assert "row 2: substantive (numbers)\nrow 3: identical (equal)\n" in outcome.text
-    assert "50.0 %" not in outcome.text
+    path = str(tmp_path / "requests.sqlite")
+    kept = Records(path, outputs=True)
+    assert kept.flush()
+    assert "no prompt has an output with reuse" in here("--records", path).stderr
+    for reused, text in ((False, "it is 4"), (True, "it is 5"), (True, "it is 4")):
+        kept.add_output("name", b"p", reused=reused, text=text, started=1.0)
+    kept.close()
+    outcome = here("--records", path, "--per-pair")
+    assert re.match(r"position \d+: substantive \(numbers\)\nposition \d+: identical \(equal\)\n", outcome.text)
     assert "substantive: 1, 100.0 % of 1 divergent pairs\n" in outcome.text
 
 
@@ -105,7 +100,7 @@ def test_records_are_a_source_too(here: Here, tmp_path: Path) -> None:
         (("/dev/zero",), 2, "USAGE"),
         (("/",), 2, "USAGE"),
         (("absent.jsonl",), 3, "ARTIFACT_NOT_FOUND"),
-        (("--records", "absent.sqlite"), 3, "ARTIFACT_NOT_FOUND"),
+        (("--records", "absent.sqlite"), 3, "STORE_NOT_FOUND"),
         (("--records", ""), 2, "USAGE"),
         (("-",), 5, "OUTPUTS_INVALID"),
         (("-", "--measure", "cosine"), 2, "USAGE"),

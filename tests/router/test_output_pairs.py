@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import io
-import json
 import os
 import sqlite3
 import tracemalloc
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from toktier.errors import ArtifactNotFound, InvalidText, LockTimeout, OutputsInvalid
+from toktier.errors import (
+    InvalidText,
+    OutputsInvalid,
+    StoreCorrupt,
+    StoreFormatUnsupported,
+    StoreNotFound,
+    ToktierError,
+)
 from toktier.router import output_pairs
 from toktier.router.output_pairs import OutputPair, pairs_of_lines, pairs_of_records
+from toktier.router.records import Records
 
 GOOD = b'{"cached": "a", "uncached": "b"}\n'
 
@@ -94,110 +100,74 @@ def test_memory_does_not_grow_with_the_number_of_lines() -> None:
         tracemalloc.stop()
 
 
-Row = tuple[bytes | None, int | None, object, float, str]
+Row = tuple[bytes, int, object, float]
 
 
-def database(path: Path, rows: list[Row]) -> Path:
+def records(path: Path, rows: list[Row]) -> Path:
+    """Records of a router, with these rows of outputs, at positions from 1 on."""
+    kept = Records(path, outputs=True)
+    assert kept.flush()
+    kept.close()
     with sqlite3.connect(path) as connection:
-        connection.execute(
-            "CREATE TABLE outputs (prompt_digest BLOB, reused INTEGER, output TEXT, started REAL, request_id TEXT)"
+        connection.executemany(
+            "INSERT INTO outputs (prompt_digest, reused, output, started, request_id) VALUES (?, ?, ?, ?, '')", rows
         )
-        connection.executemany("INSERT INTO outputs VALUES (?, ?, ?, ?, ?)", rows)
     connection.close()
     return path
 
 
 def test_outputs_with_reuse_are_paired_with_the_first_without_of_the_same_prompt(tmp_path: Path) -> None:
     rows: list[Row] = [
-        (b"p", 50, "warm", 2.0, "r1"),
-        (b"p", 0, "later cold", 3.0, "r2"),
-        (b"p", 0, "cold", 1.0, "r3"),
-        (b"q", 0, "alone", 1.0, "r4"),
-        (b"r", 9, "alone", 1.0, "r5"),
-        (b"p", 7, "warmer", 4.0, "r6"),
-        (b"p", None, "unmeasured", 5.0, "r7"),
-        (None, 5, "no prompt", 1.0, "r8"),
-        (None, 0, "no prompt", 1.0, "r9"),
+        (b"p", 1, "warm", 2.0),
+        (b"p", 0, "later cold", 3.0),
+        (b"p", 0, "cold", 1.0),
+        (b"q", 0, "alone", 1.0),
+        (b"r", 1, "alone", 1.0),
+        (b"p", 1, "warmer", 4.0),
     ]
-    path = database(tmp_path / "odd ?#% name.sqlite", rows)
+    path = records(tmp_path / "odd ?#% name.sqlite", rows)
     assert list(pairs_of_records(path)) == [OutputPair(1, "warm", "cold"), OutputPair(6, "warmer", "cold")]
 
 
-def test_records_are_read_while_a_router_writes_them_and_nothing_is_written(tmp_path: Path) -> None:
-    path = database(tmp_path / "requests.sqlite", [(b"p", 0, "cold", 1.0, ""), (b"p", 9, "warm", 2.0, "")])
-    writer = sqlite3.connect(path)
-    writer.execute("PRAGMA journal_mode = WAL")
-    writer.execute("INSERT INTO outputs VALUES (?, ?, ?, ?, ?)", (b"p", 9, "of an open transaction", 3.0, ""))
-    before = path.read_bytes()
-    assert [pair.cached for pair in pairs_of_records(path)] == ["warm"]
-    writer.commit()
-    found: Iterator[OutputPair] = pairs_of_records(path)
-    assert next(found).cached == "warm"
-    writer.execute("DELETE FROM outputs")  # after the first pair: all are of one moment
-    writer.commit()
-    assert [pair.cached for pair in found] == ["of an open transaction"]
-    assert path.read_bytes() == before
-    writer.close()
+def test_what_a_router_records_is_what_is_read_while_it_goes_on(tmp_path: Path) -> None:
+    kept = Records(tmp_path / "requests.sqlite", outputs=True)
+    try:
+        kept.add_output("a", b"p", reused=False, text="kalt \u2603", started=1.0)
+        kept.add_output("b", b"p", reused=True, text="warm \u2603", started=2.0)
+        kept.add_output("c", b"p", reused=True, text="wärmer", started=3.0)
+        assert kept.flush()
+        found = pairs_of_records(tmp_path / "requests.sqlite")
+        assert next(found).cached == "warm \u2603"
+        kept.add_output("d", b"p", reused=True, text="later", started=4.0)
+        assert kept.flush()
+        assert [(pair.cached, pair.uncached) for pair in found] == [("wärmer", "kalt \u2603")]
+        assert sum(1 for _ in pairs_of_records(tmp_path / "requests.sqlite")) == 3
+    finally:
+        kept.close()
 
 
-def test_outputs_that_are_no_text_are_refused_by_their_row(tmp_path: Path) -> None:
-    for output in (None, b"\xff"):
-        path = database(tmp_path / f"{output!r}.sqlite", [(b"p", 0, "cold", 1.0, ""), (b"p", 9, output, 2.0, "")])
-        with pytest.raises(OutputsInvalid, match="row 2") as raised:
-            list(pairs_of_records(path))
-        assert raised.value.details["row"] == 2
+@pytest.mark.parametrize("output", [b"\xff", b"\xed\xa0\x80"], ids=["not UTF-8", "surrogate"])
+def test_an_output_that_is_no_text_is_refused_by_its_position(tmp_path: Path, output: bytes) -> None:
+    path = records(tmp_path / "requests.sqlite", [(b"p", 0, "cold", 1.0), (b"p", 1, output, 2.0)])
+    with pytest.raises(OutputsInvalid, match="position 2") as raised:
+        list(pairs_of_records(path))
+    assert raised.value.details["position"] == 2
 
 
-def test_what_holds_no_outputs_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ArtifactNotFound):
+def test_what_is_no_file_of_records_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(StoreNotFound):
         list(pairs_of_records(tmp_path / "absent.sqlite"))
     assert not (tmp_path / "absent.sqlite").exists()
-    (tmp_path / "empty.sqlite").touch()
-    (tmp_path / "text.sqlite").write_bytes(b"no database at all, " * 500)
     os.mkfifo(tmp_path / "fifo.sqlite")
     (tmp_path / "directory.sqlite").mkdir()
-    for name in ("empty", "text", "fifo", "directory"):
-        with pytest.raises(OutputsInvalid):
+    (tmp_path / "text.sqlite").write_bytes(b"no database at all, " * 500)
+    for name in ("fifo", "directory", "text"):
+        with pytest.raises((StoreFormatUnsupported, StoreCorrupt)):
             list(pairs_of_records(tmp_path / f"{name}.sqlite"))
 
 
-def test_a_view_in_place_of_the_table_is_not_run(tmp_path: Path) -> None:
-    path = tmp_path / "view.sqlite"
-    with sqlite3.connect(path) as connection:
-        connection.execute(
-            "CREATE VIEW outputs AS WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) "
-            "SELECT zeroblob(1) AS prompt_digest, i AS reused, '' AS output, i AS started, i AS rowid FROM n"
-        )
-    connection.close()
-    with pytest.raises(OutputsInvalid, match="no recorded outputs"):
-        list(pairs_of_records(path))
-
-
-def test_a_damaged_page_is_refused(tmp_path: Path) -> None:
-    rows: list[Row] = [(b"%d" % i, i % 2, "x" * 500, 1.0, "") for i in range(200)]
-    path = database(tmp_path / "requests.sqlite", rows)
-    data = bytearray(path.read_bytes())
-    data[8192:] = b"\xa5" * (len(data) - 8192)
-    path.write_bytes(data)
-    with pytest.raises(OutputsInvalid, match="no whole database"):
-        list(pairs_of_records(path))
-
-
 def test_an_output_beyond_the_bound_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = database(tmp_path / "requests.sqlite", [(b"p", 0, "x" * 5000, 1.0, ""), (b"p", 9, "warm", 2.0, "")])
+    path = records(tmp_path / "requests.sqlite", [(b"p", 0, "x" * 5000, 1.0), (b"p", 1, "warm", 2.0)])
     monkeypatch.setattr(output_pairs, "MAX_BYTES", 4000)
-    with pytest.raises(OutputsInvalid, match="SQLITE_TOOBIG"):
+    with pytest.raises(ToktierError):
         list(pairs_of_records(path))
-
-
-def test_a_database_that_another_process_has_locked_is_a_time_out(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = database(tmp_path / "requests.sqlite", [(b"p", 0, "cold", 1.0, "")])
-    monkeypatch.setattr(output_pairs, "TIMEOUT_SECONDS", 0.0)
-    writer = sqlite3.connect(path)
-    writer.execute("BEGIN EXCLUSIVE")
-    with pytest.raises(LockTimeout):
-        list(pairs_of_records(path))
-    writer.close()
-    assert json.dumps([pair.place for pair in pairs_of_records(path)]) == "[]"

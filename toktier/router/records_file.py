@@ -25,7 +25,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from toktier.errors import StoreFormatUnsupported, StoreNotFound
+from toktier.errors import StoreCorrupt, StoreFormatUnsupported, StoreNotFound
 from toktier.labels import shown, shown_path
 from toktier.router.records_faults import RecordsFault, RecordsRefused, fault_of
 from toktier.router.request_facts import RequestFacts
@@ -247,7 +247,10 @@ def reading(path: str | os.PathLike[str], timeout: float = 5.0) -> Iterator[sqli
         finally:
             connection.close()
     except sqlite3.Error as error:
-        raise translated(error, path, "read the records", timeout) from None
+        refusal = translated(error, path, "read the records", timeout)
+        if isinstance(refusal, StoreCorrupt):  # the remedy there is of a store of sessions
+            refusal.remedy = "name the file that `toktier serve` was given for its records, or move it away"
+        raise refusal from None
 
 
 def _connect(path: Path, mode: str, timeout: float = _TIMEOUT) -> sqlite3.Connection:

@@ -87,7 +87,7 @@ def report(
     return Result(
         "serve_report",
         lambda: _document(path, records is not None, chosen, tally, rows if per_pair else None),
-        lambda: _text(chosen, tally, rows if per_pair else None, "row" if records is not None else "line"),
+        lambda: _text(chosen, tally, rows if per_pair else None, "position" if records is not None else "line"),
         ExitCode.NO if fail and substantive else ExitCode.DONE,
     )
 
