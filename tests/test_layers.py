@@ -65,6 +65,13 @@ HEAVY = (
     "asyncio",
     "concurrent.futures",
     "prometheus_client",
+    "fastapi",
+    "uvicorn",
+    "httpx",
+    "orjson",
+    "zmq",
+    "msgpack",
+    "onnxruntime",
 )
 
 
