@@ -369,7 +369,8 @@ def do_lint(_: argparse.Namespace) -> None:
     call(PYTHON, "-m", "ruff", "format", "--check", ".")
     call(PYTHON, "-m", "mypy")
     call(PYTHON, "tools/validate_registry.py")
-    engines_of_others().environment()  # whose licences are told
+    for site in (engines_of_others(), model_of_embeddings()):  # whose licences are told
+        site.environment()
     for generator in CHECKED_GENERATORS:
         check_generated(generator)
 

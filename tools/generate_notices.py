@@ -31,17 +31,13 @@ from toktier.version import VERSION  # noqa: E402
 NOTICES = REPOSITORY / "THIRD-PARTY-NOTICES.txt"
 SBOM = REPOSITORY / "legal" / "toktier.cdx.json"
 UNICODE_LICENCE = REPOSITORY / "legal" / "unicode-3.0.txt"
-ENGINES_OF_OTHERS = REPOSITORY / "build" / "backends"  # where dev.py puts the extra backends
+# Where dev.py puts what extras bring and `.venv` has not: backends, minilm.
+SITES = [nvrtc_builds.SITE, REPOSITORY / "build" / "backends", REPOSITORY / "build" / "minilm"]
 SPEC_VERSION = "1.6"
 LINKED = "nanobind"  # compiled into the native module, with the hash map that it carries
 ROBIN_MAP_HEADER = "nanobind/ext/robin_map/include/tsl/robin_map.h"
-DEVELOPMENT = (
-    "dev",
-    "conversion-test",
-    "transformers-test",
-    "dynamo-test",
-    "bench",
-)  # extras that no user of a wheel installs
+# Extras that no user of a wheel installs.
+DEVELOPMENT = ("dev", "conversion-test", "transformers-test", "serve-test", "dynamo-test", "schemathesis-test", "bench")
 RULE = "-" * 100
 
 # Classifiers that name one SPDX licence; "BSD License" names two, told apart by their text.
@@ -118,8 +114,7 @@ def check_alone() -> list[str]:
 
 
 def _distribution(name: str) -> metadata.Distribution:
-    # What the extras gpu-jit and backends bring lies beside the environment.
-    for path in (sys.path, [str(nvrtc_builds.SITE)], [str(ENGINES_OF_OTHERS)]):
+    for path in (sys.path, *([str(site)] for site in SITES)):
         for found in metadata.distributions(name=name, path=path):
             return found
     raise Declined(f"{name} is not installed here, its licence cannot be read")
