@@ -139,8 +139,10 @@ class RecordsFile:
                 connection.execute("COMMIT")
             finally:
                 connection.rollback()  # of nothing, after COMMIT
-            # Each row of its result is one page given back: unread, it would give back the first alone.
-            connection.execute("PRAGMA incremental_vacuum").fetchall()
+            # What was committed is not to be written again, whatever becomes of room that could be given back. As a
+            # script: each step gives back one page, and `execute` makes only the first.
+            with contextlib.suppress(sqlite3.Error):
+                connection.executescript("PRAGMA incremental_vacuum")
         except sqlite3.DatabaseError as error:
             if fault_of(error) is RecordsFault.DAMAGED:
                 self.close()
