@@ -1,4 +1,4 @@
-"""What a scrape of the router says: equal to what was done, by frozen names, in no more series than the tables allow."""
+"""What a scrape of the router says: equal to what was done, by frozen names, in no more series than tables allow."""
 
 from __future__ import annotations
 
