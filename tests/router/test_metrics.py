@@ -44,11 +44,9 @@ def test_a_scrape_tells_what_was_done() -> None:
     stats.add(request())
     stats.add(request(measured=4, stream=True, stale=True, unrouted=Unrouted.MEDIA))
     stats.add(request(measured=None, outcome=Outcome.DISCONNECTED, first_byte_ms=None))
-    stats.refused(401)
     found = scraped(metrics)
     assert found["toktier_serve_requests_total", "done"] == 2
     assert found["toktier_serve_requests_total", "disconnected"] == 1
-    assert found["toktier_serve_refused_total", "401"] == 1
     assert [found["toktier_serve_reuse_total", word] for word in ("hit", "soft_hit", "miss", "unmeasured")] == [
         1,
         1,
@@ -93,6 +91,7 @@ def test_records_events_and_the_tokenizer_are_on_the_page_where_there_are_some(t
         slots=three_slots,
         records=records.state,
         kv_events=lambda: {"stored": 3, "removed": 1},
+        guards=lambda: {"running": 2, "queued": 1, "admitted": 9, "faults": 0, "refused_invalid_api_key": 4},
         tokenizer=tok,
     )
     records.add(request())
@@ -104,13 +103,14 @@ def test_records_events_and_the_tokenizer_are_on_the_page_where_there_are_some(t
     assert found["toktier_serve_records_faults_total", "full"] == 0
     assert found["toktier_serve_records_bytes",] > 0
     assert found["toktier_serve_kv_events_total", "stored"] == 3
+    assert found["toktier_serve_refused_total", "invalid_api_key"] == 4
+    assert found["toktier_serve_refused_total", "overloaded"] == 0
+    assert (found["toktier_serve_running",], found["toktier_serve_waiting",]) == (2, 1)
     assert found["toktier_encoded_texts_total", "fast_cpu", "serve"] == 1
     assert found["process_resident_memory_bytes",] > 0
     records.close(30)
-    absent = scraped(watched(Stats()))
-    assert not any(
-        name[0].startswith(("toktier_serve_records", "toktier_serve_kv", "toktier_encoded")) for name in absent
-    )
+    optional = ("toktier_serve_records", "toktier_serve_kv", "toktier_encoded", "toktier_serve_refused")
+    assert not any(name.startswith(optional) for name, *_ in scraped(watched(Stats())))
 
 
 def test_names_types_and_helps_are_of_the_table_and_stay() -> None:
@@ -136,14 +136,11 @@ def test_series_are_bounded_whatever_requests_say() -> None:
     metrics = watched(stats)
     for n in range(500):
         stats.add(request(id=f"id {n}", route=f"/route {n}", upstream=n, slot=n, status=n))
-        stats.refused(n)
     series = set(scraped(metrics))
     for n in range(500, 1000):
         stats.add(request(id=f"id {n}", route=f"/route {n}", upstream=n, slot=n, status=n))
-        stats.refused(n)
-    assert {key for key in scraped(metrics) if key[0] != "toktier_serve_refused_total"} <= series
+    assert set(scraped(metrics)) == series
     assert sum(key[0] == "toktier_serve_routes_total" for key in series) == MAX_ROUTES + 1
-    assert sum(key[0] == "toktier_serve_refused_total" for key in scraped(metrics)) == 500
     assert not any("id " in value for key in series for value in key)
 
 

@@ -207,6 +207,7 @@ def _routes(router: Router, guarded: Guarded) -> FastAPI:
         slots=router.slot_rows,
         records=None if router.records is None else router.records.state,
         kv_events=None if router.kv_events is None else router.kv_event_counters,
+        guards=guarded.counters,
         tokenizer=router.tokenizer,
     )
 
@@ -226,9 +227,10 @@ def _routes(router: Router, guarded: Guarded) -> FastAPI:
         document = router.stats.document(
             records=None if router.records is None else router.records.state(),
             kv_events=router.kv_event_counters(),
+            guards=guarded.counters(),
             missing=router.missing(),
         )
-        return Response(orjson.dumps({**document, "guards": guarded.counters()}), media_type=_JSON)
+        return Response(orjson.dumps(document), media_type=_JSON)
 
     @api.get("/toktier/slots", responses=openapi.responses(openapi.OBJECT, refusals=(401,)), response_class=Response)
     async def slots() -> Response:

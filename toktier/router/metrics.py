@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from toktier.labels import shown
 from toktier.missing_distribution import missing_distribution
+from toktier.router.refusals import Refusal
 from toktier.router.rows import SlotRow, UpstreamRow
 from toktier.router.stats import Stats
 from toktier.router.vocabulary import SlotState, UpstreamState
@@ -48,6 +49,7 @@ class Seen:
     slots: Sequence[SlotRow]
     records: Mapping[str, Any]
     kv_events: Mapping[str, int]
+    guards: Mapping[str, int]
 
 
 Values = Iterable[tuple[tuple[str, ...], Any]]  # labels, and a number or a histogram's dict
@@ -132,6 +134,15 @@ def _records_failing(seen: Seen) -> Values:
     return [((), int(seen.records["fault"] is not None))] if seen.records else []
 
 
+def _guards(name: str) -> Callable[[Seen], Values]:
+    return lambda seen: [((), seen.guards[name])] if name in seen.guards else []
+
+
+def _refused(seen: Seen) -> Values:
+    """Every code of the table, from the start."""
+    return [((code.value,), seen.guards.get(f"refused_{code.value}", 0)) for code in Refusal] if seen.guards else []
+
+
 def _kv_events(seen: Seen) -> Values:
     return [((shown(name),), count) for name, count in list(seen.kv_events.items())[:MAX_KV_COUNTERS]]
 
@@ -140,8 +151,16 @@ METRICS: Final[tuple[Metric, ...]] = (
     Metric("toktier_serve_info", "gauge", "1; its label is the version of toktier.", "", ("version",), _info),
     Metric("toktier_serve_requests", "counter", "Requests that went to an upstream, by how they ended.", "",
            ("outcome",), _words("outcome")),
-    Metric("toktier_serve_refused", "counter", "Requests that the router answered itself with an error, by status.",
-           "", ("status",), _words("refused")),
+    Metric("toktier_serve_refused", "counter", "Requests that the router answered itself with an error, by code.", "",
+           ("code",), _refused),
+    Metric("toktier_serve_admitted", "counter", "Requests that were let in to be served.", "", (),
+           _guards("admitted")),
+    Metric("toktier_serve_faults", "counter", "Requests that met a fault of the router itself.", "", (),
+           _guards("faults")),
+    Metric("toktier_serve_running", "gauge", "Requests that are being served.", "", (), _guards("running")),
+    Metric("toktier_serve_waiting", "gauge", "Requests that wait to be let in.", "", (), _guards("queued")),
+    Metric("toktier_serve_body_bytes", "counter", "Bytes of bodies that were read.", "bytes", (),
+           _guards("body_bytes")),
     Metric("toktier_serve_routes", "counter", "Requests by route.", "", ("route",), _words("routes")),
     Metric("toktier_serve_streams", "counter", "Requests whose answer was a stream.", "", (), _one("streams")),
     Metric("toktier_serve_reuse", "counter", "Requests by what they reused, as the upstream measured it.", "",
@@ -203,7 +222,8 @@ METRICS: Final[tuple[Metric, ...]] = (
 
 class RouterMetrics:
     """A registry of its own, with one page. The callables are asked at each scrape; what one has to say when it fails
-    is for its caller: a scrape then fails. `records`: `Records.state`; `kv_events`: counters that only grow."""
+    is for its caller: a scrape then fails. `records`: `Records.state`; `kv_events`: counters that only grow; `guards`:
+    `Guarded.counters`."""
 
     def __init__(
         self,
@@ -213,12 +233,13 @@ class RouterMetrics:
         slots: Callable[[], Sequence[SlotRow]],
         records: Callable[[], Mapping[str, Any]] | None = None,
         kv_events: Callable[[], Mapping[str, int]] | None = None,
+        guards: Callable[[], Mapping[str, int]] | None = None,
         tokenizer: Explains | None = None,
         tokenizer_name: str = "serve",
     ) -> None:
         """`tokenizer`: whose own metrics are on the page too, under the label `tokenizer_name`."""
         self._stats, self._upstreams, self._slots = stats, upstreams, slots
-        self._records, self._kv_events = records, kv_events
+        self._records, self._kv_events, self._guards = records, kv_events, guards
         self.registry = CollectorRegistry()
         self.registry.register(self)
         ProcessCollector(registry=self.registry)  # memory, CPU and open files of this process
@@ -242,6 +263,7 @@ class RouterMetrics:
             self._slots(),
             {} if self._records is None else self._records(),
             {} if self._kv_events is None else self._kv_events(),
+            {} if self._guards is None else self._guards(),
         )
         for metric in METRICS:
             family = _family(metric)

@@ -1,7 +1,8 @@
 """What the router did, as numbers: counters that only grow, histograms, and two series over time in bounded memory.
 
 A request costs a few additions when it has ended; whoever asks pays for the document. Thread-safe. Not here: rows that
-outlive the router (`records`), names for a scraper (`metrics`), what slots hold now (`rows`).
+outlive the router (`records`), names for a scraper (`metrics`), what slots hold now (`rows`), requests that no upstream
+saw (`guards`).
 """
 
 from __future__ import annotations
@@ -83,7 +84,6 @@ class Stats:
         self._outcome = dict.fromkeys(Outcome, 0)
         self._unrouted = dict.fromkeys(Unrouted, 0)
         self._routes: dict[str, int] = {}
-        self._refused: dict[int, int] = {}
         self._prompt = self._predicted = self._saved = self._prefilled = self._generated = 0
         self._prefill_ms = self._generation_ms = 0.0
         self._first_byte, self._duration = Histogram(ANSWER_SECONDS), Histogram(ANSWER_SECONDS)
@@ -129,12 +129,6 @@ class Stats:
             self._fine.add(at, values)
             self._coarse.add(at, values)
 
-    def refused(self, status: int) -> None:
-        """Counts a request that the router itself answered with this HTTP status: no request of an upstream."""
-        status = status if 100 <= status < 600 else 500
-        with self._lock:
-            self._refused[status] = self._refused.get(status, 0) + 1
-
     def counters(self) -> dict[str, Any]:
         """Everything but the series, at one moment: members as the document has them."""
         with self._lock:
@@ -153,7 +147,6 @@ class Stats:
             "outcome": _named(self._outcome),
             "unrouted": _named(self._unrouted),
             "routes": {shown(route): count for route, count in self._routes.items()},
-            "refused": {str(status): count for status, count in sorted(self._refused.items())},
             "stale": self._stale,
             # Hits alone: a request that reused fewer tokens than a look-up is worth is none.
             "hit_rate": self._reuse[Reuse.HIT] / measured if measured else None,
@@ -180,11 +173,12 @@ class Stats:
         *,
         records: Mapping[str, Any] | None = None,
         kv_events: Mapping[str, int] | None = None,
+        guards: Mapping[str, int] | None = None,
         missing: Sequence[str] = (),
     ) -> dict[str, Any]:
         """The answer to GET /toktier/stats (tables/schemas/serve_stats.schema.json). `records`: of `Records.state()`,
-        None where none are kept; `kv_events`: counters of the publisher, likewise; `missing`: sentences for people
-        about what is switched off or does not work."""
+        None where none are kept; `kv_events`, `guards`: counters of the publisher and of what stands before the
+        routes, likewise; `missing`: sentences for people about what is switched off or does not work."""
         with self._lock:
             at = self._clock() - self._began
             series = {"fine": self._fine.to_dict(at), "coarse": self._coarse.to_dict(at)}
@@ -197,6 +191,7 @@ class Stats:
             **counters,
             "series": series,
             "records": None if records is None else dict(records),
+            "guards": None if guards is None else dict(guards),
             "kv_events": None if kv_events is None else dict(kv_events),
             "missing": [shown(sentence, 400) for sentence in missing[:MAX_MISSING]],
         }

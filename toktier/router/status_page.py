@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from toktier.router import vocabulary
+from toktier.router.refusals import REFUSALS
 
 FILE: Final = Path(__file__).with_name("status_page.html")
 _MEANINGS: Final[dict[str, Mapping[Any, str]]] = {
@@ -25,6 +26,7 @@ _MEANINGS: Final[dict[str, Mapping[Any, str]]] = {
     "unrouted": vocabulary.UNROUTED_MEANINGS,
     "ids": vocabulary.IDS_MEANINGS,
     "upstream": vocabulary.UPSTREAM_STATE_MEANINGS,
+    "refused": {code: meaning for code, (_, _, meaning) in REFUSALS.items()},
 }
 _PLACE: Final = '<script type="application/json" id="meanings">{}</script>'
 _INLINE: Final = re.compile(r"<(script|style)>(.*?)</\1>", re.DOTALL)
