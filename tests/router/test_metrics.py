@@ -44,7 +44,9 @@ def test_a_scrape_tells_what_was_done() -> None:
     stats.add(request())
     stats.add(request(measured=4, stream=True, stale=True, unrouted=Unrouted.MEDIA))
     stats.add(request(measured=None, outcome=Outcome.DISCONNECTED, first_byte_ms=None))
+    stats.refused(401)
     found = scraped(metrics)
+    assert found["toktier_serve_refused_total", "401"] == 1
     assert found["toktier_serve_requests_total", "done"] == 2
     assert found["toktier_serve_requests_total", "disconnected"] == 1
     assert [found["toktier_serve_reuse_total", word] for word in ("hit", "soft_hit", "miss", "unmeasured")] == [
@@ -103,13 +105,13 @@ def test_records_events_and_the_tokenizer_are_on_the_page_where_there_are_some(t
     assert found["toktier_serve_records_faults_total", "full"] == 0
     assert found["toktier_serve_records_bytes",] > 0
     assert found["toktier_serve_kv_events_total", "stored"] == 3
-    assert found["toktier_serve_refused_total", "invalid_api_key"] == 4
-    assert found["toktier_serve_refused_total", "overloaded"] == 0
+    assert found["toktier_serve_guarded_total", "invalid_api_key"] == 4
+    assert found["toktier_serve_guarded_total", "overloaded"] == 0
     assert (found["toktier_serve_running",], found["toktier_serve_waiting",]) == (2, 1)
     assert found["toktier_encoded_texts_total", "fast_cpu", "serve"] == 1
     assert found["process_resident_memory_bytes",] > 0
     records.close(30)
-    optional = ("toktier_serve_records", "toktier_serve_kv", "toktier_encoded", "toktier_serve_refused")
+    optional = ("toktier_serve_records", "toktier_serve_kv", "toktier_encoded", "toktier_serve_guarded")
     assert not any(name.startswith(optional) for name, *_ in scraped(watched(Stats())))
 
 

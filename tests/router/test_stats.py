@@ -143,9 +143,12 @@ def test_names_of_routes_and_missing_parts_are_bounded() -> None:
     found = stats()
     for n in range(1000):
         found.add(request(route=f"/{n}"))
+        found.refused(n)
     document = found.document(missing=["a sentence\x1b[2J" + "." * 5000] * 1000)
     assert len(document["routes"]) == MAX_ROUTES + 1
     assert document["routes"]["other"] == 1000 - MAX_ROUTES
+    assert len(document["refused"]) == 500
+    assert sum(document["refused"].values()) == 1000
     assert len(document["missing"]) == 32
     assert all(len(said) <= 400 and said.isprintable() for said in document["missing"])
 

@@ -138,7 +138,7 @@ def _guards(name: str) -> Callable[[Seen], Values]:
     return lambda seen: [((), seen.guards[name])] if name in seen.guards else []
 
 
-def _refused(seen: Seen) -> Values:
+def _guarded(seen: Seen) -> Values:
     """Every code of the table, from the start."""
     return [((code.value,), seen.guards.get(f"refused_{code.value}", 0)) for code in Refusal] if seen.guards else []
 
@@ -151,8 +151,10 @@ METRICS: Final[tuple[Metric, ...]] = (
     Metric("toktier_serve_info", "gauge", "1; its label is the version of toktier.", "", ("version",), _info),
     Metric("toktier_serve_requests", "counter", "Requests that went to an upstream, by how they ended.", "",
            ("outcome",), _words("outcome")),
-    Metric("toktier_serve_refused", "counter", "Requests that the router answered itself with an error, by code.", "",
-           ("code",), _refused),
+    Metric("toktier_serve_refused", "counter", "Requests that the router answered itself with an error, by status.",
+           "", ("status",), _words("refused")),
+    Metric("toktier_serve_guarded", "counter", "Requests that the guards of the routes refused, by code.", "",
+           ("code",), _guarded),
     Metric("toktier_serve_admitted", "counter", "Requests that were let in to be served.", "", (),
            _guards("admitted")),
     Metric("toktier_serve_faults", "counter", "Requests that met a fault of the router itself.", "", (),

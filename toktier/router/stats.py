@@ -1,8 +1,8 @@
 """What the router did, as numbers: counters that only grow, histograms, and two series over time in bounded memory.
 
 A request costs a few additions when it has ended; whoever asks pays for the document. Thread-safe. Not here: rows that
-outlive the router (`records`), names for a scraper (`metrics`), what slots hold now (`rows`), requests that no upstream
-saw (`guards`).
+outlive the router (`records`), names for a scraper (`metrics`), what slots hold now (`rows`), who refused a request that
+no upstream saw (`guards`).
 """
 
 from __future__ import annotations
@@ -84,6 +84,7 @@ class Stats:
         self._outcome = dict.fromkeys(Outcome, 0)
         self._unrouted = dict.fromkeys(Unrouted, 0)
         self._routes: dict[str, int] = {}
+        self._refused: dict[int, int] = {}
         self._prompt = self._predicted = self._saved = self._prefilled = self._generated = 0
         self._prefill_ms = self._generation_ms = 0.0
         self._first_byte, self._duration = Histogram(ANSWER_SECONDS), Histogram(ANSWER_SECONDS)
@@ -129,6 +130,12 @@ class Stats:
             self._fine.add(at, values)
             self._coarse.add(at, values)
 
+    def refused(self, status: int) -> None:
+        """Counts a request that the router itself answered with this HTTP status: no request of an upstream."""
+        status = status if 100 <= status < 600 else 500
+        with self._lock:
+            self._refused[status] = self._refused.get(status, 0) + 1
+
     def counters(self) -> dict[str, Any]:
         """Everything but the series, at one moment: members as the document has them."""
         with self._lock:
@@ -147,6 +154,7 @@ class Stats:
             "outcome": _named(self._outcome),
             "unrouted": _named(self._unrouted),
             "routes": {shown(route): count for route, count in self._routes.items()},
+            "refused": {str(status): count for status, count in sorted(self._refused.items())},
             "stale": self._stale,
             # Hits alone: a request that reused fewer tokens than a look-up is worth is none.
             "hit_rate": self._reuse[Reuse.HIT] / measured if measured else None,

@@ -26,7 +26,7 @@ _MEANINGS: Final[dict[str, Mapping[Any, str]]] = {
     "unrouted": vocabulary.UNROUTED_MEANINGS,
     "ids": vocabulary.IDS_MEANINGS,
     "upstream": vocabulary.UPSTREAM_STATE_MEANINGS,
-    "refused": {code: meaning for code, (_, _, meaning) in REFUSALS.items()},
+    "guards": {code: meaning for code, (_, _, meaning) in REFUSALS.items()},
 }
 _PLACE: Final = '<script type="application/json" id="meanings">{}</script>'
 _INLINE: Final = re.compile(r"<(script|style)>(.*?)</\1>", re.DOTALL)
