@@ -63,7 +63,7 @@ def listening_host(value: Any) -> str:
     """An IP address, or localhost."""
     if value == LOCALHOST:
         return LOCALHOST
-    address = _address(value) if isinstance(value, str) and "%" not in value else None
+    address = _address(value) if isinstance(value, str) else None
     if address is None:
         raise ValueError("expected an IP address or localhost")
     return str(address)
@@ -162,6 +162,9 @@ def _port_of(parts: SplitResult) -> int:
 
 
 def _address(text: str) -> _Address | None:
+    """None also for one with a zone: it means another interface on another host."""
+    if "%" in text:
+        return None
     try:
         return ipaddress.ip_address(text)
     except ValueError:

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from enum import StrEnum
 from typing import Any, Final
 
-from toktier.errors import ExitCode, ToktierError
+from toktier.errors import ExitCode, ToktierError, UpstreamBroken, UpstreamLost, UpstreamRefused, UpstreamSilent
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -66,7 +66,12 @@ REFUSALS: Final[dict[Refusal, tuple[int, str, str]]] = {
 }
 # What a ToktierError that reaches a client comes to, by its code, else by its exit code; what is not listed is a fault
 # of ours.
-_STATUS_OF_CODE: Final = {"UPSTREAM_LOST": 502, "UPSTREAM_BROKEN": 502, "UPSTREAM_REFUSED": 502, "UPSTREAM_SILENT": 504}
+_STATUS_OF_CODE: Final = {
+    UpstreamLost.code: 502,
+    UpstreamBroken.code: 502,
+    UpstreamRefused.code: 502,
+    UpstreamSilent.code: 504,
+}
 _STATUS_OF_EXIT: Final[dict[ExitCode, int]] = {
     ExitCode.USAGE: 400,
     ExitCode.NOT_FOUND: 503,

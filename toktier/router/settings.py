@@ -189,18 +189,15 @@ def resolve(
 
     `default_records`: where requests are recorded when nobody says; None: nowhere. Raises ConfigInvalid.
     """
-    document = {} if config_file is None else read_config_file(config_file)
+    filed = {} if config_file is None else _values_of_file(config_file)
     values: dict[str, Any] = {}
     origins: dict[str, str] = {}
     for option in OPTIONS:
         if (said := given.get(option.name)) is not None and said != []:
             values[option.field] = _checked(option, said, f"--{option.name}")
             origins[option.name] = f"--{option.name}"
-        elif option.name in document:
-            assert config_file is not None
-            where = f"`{option.name}` in {shown_path(config_file)}"
-            value = _checked(option, document[option.name], where)
-            values[option.field] = config_file.parent / value if isinstance(value, Path) else value
+        elif option.name in filed:
+            values[option.field] = filed[option.name]
             origins[option.name] = str(config_file)
         else:
             origins[option.name] = "default"
@@ -211,6 +208,15 @@ def resolve(
     if origins["records"] == "default" and default_records is not None:
         values["records"] = default_records()
     return ServeSettings(**values, origins=MappingProxyType(origins))
+
+
+def _values_of_file(path: Path) -> dict[str, Any]:
+    """By option, each checked, those too that the line overrules: a mistake must not wait until it does not."""
+    values = {}
+    for name, said in read_config_file(path).items():
+        value = _checked(BY_NAME[name], said, f"`{name}` in {shown_path(path)}")
+        values[name] = path.parent / value if isinstance(value, Path) else value
+    return values
 
 
 def read_config_file(path: Path) -> dict[str, Any]:

@@ -125,7 +125,11 @@ def _found_text(found: list[Found]) -> str:
         return "-" if value is None else f"{value:,}" if isinstance(value, int) else shown(value)
 
     rows = [(one.url, one.state.value, said(one.slots), said(one.context), said(one.model)) for one in found]
-    notes = "".join(f"note: {one.url}: {escaped(note)}\n" for one in found for note in one.notes)
+    notes = "".join(
+        f"note: {'' if note.startswith(one.url) else f'{one.url}: '}{escaped(note)}\n"
+        for one in found
+        for note in one.notes
+    )
     return columns(("UPSTREAM", "STATE", "SLOTS", "CONTEXT", "MODEL"), rows) + notes
 
 
