@@ -18,6 +18,7 @@ from tests.cli.command import environment
 from tests.support.material import ROOT
 
 SECONDS = 60.0  # until a test gives up; nothing is judged by time
+LIFE = 600.0  # of a process that nobody ended
 
 
 class Running:
@@ -32,7 +33,7 @@ class Running:
         self._said = threading.Condition()
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
-        self._timer = threading.Timer(SECONDS, self.process.kill)
+        self._timer = threading.Timer(LIFE, self.process.kill)
         self._timer.start()
         self.url, self.port = "", 0
 

@@ -18,11 +18,10 @@ from toktier.errors import SourceUnreachable
 from toktier.router.api_keys import read_api_keys
 from toktier.router.framework_errors import exception_handlers
 from toktier.router.guards import Guarded
-from toktier.router.refusals import App
 from toktier.router.settings import ServeSettings
 
 
-def create_app(settings: ServeSettings, tokenizer: Any) -> App:
+def create_app(settings: ServeSettings, tokenizer: Any) -> Guarded:
     """As `toktier.router.app.create_app`. A first upstream called `refuses` or `breaks` keeps it from beginning, one
     called `hangs` from beginning or ending."""
     events: list[str] = []

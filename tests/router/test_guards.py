@@ -37,12 +37,22 @@ def lines(caplog: pytest.LogCaptureFixture) -> pytest.LogCaptureFixture:
 # keys
 
 WITHOUT: list[list[tuple[bytes, bytes]]] = [
-    [], headers(authorization=""), headers(authorization="Bearer"), headers(authorization="Bearer "),
-    headers(authorization=f"Bearer {KEY}x"), headers(authorization=f"Bearer {KEY[:-1]}"), headers(authorization=f"Basic {KEY}"),
-    headers(authorization=KEY), headers(authorization=f"Bearer {KEY} {KEY}"), headers(authorization=f"Bearer {KEY.upper()}"),
-    headers(authorization="Bearer " + "x" * 20_000), headers(x_api_key=KEY), headers(cookie=f"key={KEY}"),
-    headers(authorization=f"Bearer\t{KEY}"), headers(authorization=f"Bearer {hashlib.sha256(KEY.encode()).hexdigest()}"),
-]  # fmt: skip
+    [],
+    headers(authorization=""),
+    headers(authorization="Bearer"),
+    headers(authorization="Bearer "),
+    headers(authorization=f"Bearer {KEY}x"),
+    headers(authorization=f"Bearer {KEY[:-1]}"),
+    headers(authorization=f"Basic {KEY}"),
+    headers(authorization=KEY),
+    headers(authorization=f"Bearer {KEY} {KEY}"),
+    headers(authorization=f"Bearer {KEY.upper()}"),
+    headers(authorization="Bearer " + "x" * 20_000),
+    headers(x_api_key=KEY),
+    headers(cookie=f"key={KEY}"),
+    headers(authorization=f"Bearer\t{KEY}"),
+    headers(authorization=f"Bearer {hashlib.sha256(KEY.encode()).hexdigest()}"),
+]
 
 
 @pytest.mark.parametrize("given_headers", WITHOUT, ids=range(len(WITHOUT)))

@@ -14,24 +14,15 @@ from typing import Any, Final
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from toktier.router.guards import ConnectionTally
 from toktier.router.refusals import Refusal, Refused, start_of_error
+from toktier.router.request_form import MAX_HEADER_BYTES
 
 HEADER_SECONDS: Final = 15.0
-MAX_HEADER_BYTES: Final = 32 << 10
 KEEP_ALIVE_SECONDS: Final = 30
 
 
-class Tally:
-    """What connections came to: those closed because there were too many, with slow headers, with answers that nobody
-    took, and requests that are no HTTP."""
-
-    __slots__ = ("malformed", "slow_headers", "stalled", "too_many")
-
-    def __init__(self) -> None:
-        self.too_many = self.slow_headers = self.stalled = self.malformed = 0
-
-
-def protocol(max_connections: int, idle_seconds: float, tally: Tally) -> type[H11Protocol]:
+def protocol(max_connections: int, idle_seconds: float, tally: ConnectionTally) -> type[H11Protocol]:
     """The class of connections of one server. `max_connections`: at once. `idle_seconds`: for a client to take some of
     an answer when the buffers are full."""
 

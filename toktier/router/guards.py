@@ -186,8 +186,18 @@ def _has_key(keys: ApiKeys, said: list[bytes]) -> bool:
     return scheme.lower() == b"bearer" and len(key) <= MAX_KEY + 16 and keys.accepts(key.strip(b" \t"))
 
 
+class ConnectionTally:
+    """What connections came to that never became requests, as the server counts them: closed at once because there were
+    `too_many`, with `slow_headers`, `stalled` because nobody took an answer, `malformed` because it was no HTTP."""
+
+    __slots__ = ("malformed", "slow_headers", "stalled", "too_many")
+
+    def __init__(self) -> None:
+        self.too_many = self.slow_headers = self.stalled = self.malformed = 0
+
+
 class Guarded:
-    """An app behind all guards. Its parts hold the counters."""
+    """An app behind all guards. Its parts hold the counters; `connections` is the server's to count in."""
 
     def __init__(self, app: App, settings: ServeSettings, keys: ApiKeys | None) -> None:
         is_local = is_loopback(settings.host)
@@ -200,14 +210,15 @@ class Guarded:
             inner = _with_cors(inner, settings.allowed_origins)
         known = KnownHosts(inner, hosts, settings.allowed_origins)
         self.errors = Errors(PlainRequests(known), access_log=settings.access_log)
+        self.connections = ConnectionTally()
         self._app = RequestIds(self.errors)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         await self._app(scope, receive, send)
 
     def counters(self) -> dict[str, int]:
-        """Requests `running` and `queued` now, and so far: `admitted`, `rejected`, `left`, `faults`, `body_bytes`, and
-        `refused_CODE` of each refusal that happened."""
+        """Requests `running` and `queued` now, and so far: `admitted`, `rejected`, `left`, `faults`, `body_bytes`,
+        `connections_…` as in ConnectionTally, and `refused_CODE` of each refusal that happened."""
         admission = self.admission
         return {
             "running": admission.running,
@@ -217,6 +228,7 @@ class Guarded:
             "left": admission.left,
             "faults": self.errors.faults,
             "body_bytes": self.body.bytes_read,
+            **{f"connections_{name}": getattr(self.connections, name) for name in ConnectionTally.__slots__},
             **{f"refused_{code.value}": count for code, count in self.errors.refused.items()},
         }
 

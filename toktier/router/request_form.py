@@ -15,6 +15,8 @@ from toktier.router.refusals import App, Receive, Refusal, Refused, Scope, Send
 _MAX_TARGET: Final = 2048
 _MAX_QUERY: Final = 4096
 _MAX_HEADERS: Final = 100
+# All names and values. The server bounds what it waits for; what comes in one piece it takes whatever its length.
+MAX_HEADER_BYTES: Final = 32 << 10
 _ONCE: Final = frozenset(
     {
         b"host",
@@ -41,6 +43,8 @@ class PlainRequests:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
+            if scope.get("http_version") not in ("1.0", "1.1"):
+                raise Refused(Refusal.BAD_HEADERS, "expected HTTP/1.1")
             _check_target(scope)
             _check_headers(scope)
         return await self.app(scope, receive, send)
@@ -63,6 +67,8 @@ def _check_headers(scope: Scope) -> None:
     headers: list[tuple[bytes, bytes]] = scope["headers"]
     if len(headers) > _MAX_HEADERS:
         raise Refused(Refusal.BAD_HEADERS, f"expected at most {_MAX_HEADERS} headers")
+    if sum(len(name) + len(value) for name, value in headers) > MAX_HEADER_BYTES:
+        raise Refused(Refusal.BAD_HEADERS, f"expected headers of at most {MAX_HEADER_BYTES:,} bytes")
     count = Counter(name for name, _ in headers if name in _ONCE)
     twice = [name.decode("ascii") for name, number in count.items() if number > 1]
     if twice:

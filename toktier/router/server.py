@@ -24,6 +24,7 @@ from typing import Any, Final
 from toktier.errors import EnvironmentFault, InternalError, Interrupted, Terminated, ToktierError
 from toktier.labels import message
 from toktier.missing_distribution import missing_distribution
+from toktier.router.guards import ConnectionTally
 from toktier.router.refusals import App, Message, Receive, Scope, Send
 from toktier.router.settings import ServeSettings, require_not_itself
 
@@ -91,10 +92,11 @@ def serve(
     on_ready: Callable[[str], None],
     log: Callable[[str], None],
     log_level: str = "warning",
-    tally: connections.Tally | None = None,
+    tally: ConnectionTally | None = None,
 ) -> Ended:
     """Serves until a signal says to end. `on_ready` gets the URL once connections are taken; `log` gets lines, of the
-    level and those above (as `toktier.config.LOG_LEVELS`), with what others named made printable.
+    level and those above (as `toktier.config.LOG_LEVELS`), with what others named made printable. `tally`: of the app,
+    where it tells what connections came to.
 
     Raises what the app raised when it began, EnvironmentFault where the socket cannot listen, Interrupted or Terminated
     after a signal before it was ready, or a second one.
@@ -105,7 +107,7 @@ def serve(
     start = _Start(app)
     config = uvicorn.Config(
         start,
-        http=connections.protocol(settings.max_connections, settings.idle_seconds, tally or connections.Tally()),
+        http=connections.protocol(settings.max_connections, settings.idle_seconds, tally or ConnectionTally()),
         interface="asgi3",
         lifespan="on",
         loop="asyncio",

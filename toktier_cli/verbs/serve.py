@@ -149,13 +149,15 @@ def _served(invocation: Invocation, settings: ServeSettings, say: Callable[[Resu
         tokenizer = _tokenizer(invocation, settings)
         from toktier.router.app import create_app
 
+        app = create_app(settings, tokenizer)
         ended = serve(
-            create_app(settings, tokenizer),
+            app,
             settings,
             sock,
             on_ready=lambda url: say(_ready(settings, url)),
             log=lambda line: _log(invocation, line),
             log_level="error" if invocation.errors_alone else invocation.level,
+            tally=app.connections,
         )
     return Result(
         "serve",
