@@ -23,7 +23,7 @@ from toktier.router.prompts import Prepared, unpinned_body
 from toktier.router.refusals import Receive, Refusal, Refused, Scope, Send, as_refused, retry_after
 from toktier.router.relay import Answer, StreamRelay, read_answer
 from toktier.router.request_facts import RequestFacts
-from toktier.router.slots import Reservation, Settled
+from toktier.router.reservations import Reservation, Settled
 from toktier.router.upstream import Passage, Route, Upstream
 from toktier.router.vocabulary import Choice, Ids, Outcome
 

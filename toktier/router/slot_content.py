@@ -64,6 +64,10 @@ class Content:
         sure = 0 if other is None else min(self.sure, other.sure, shared_prefix(self.ids, other.ids))
         return Content(self.ids, sure, self.prompt, exact=False)
 
+    def at_most(self, sure: int) -> Content:
+        """No more than `sure` tokens are certain."""
+        return Content(self.ids, min(self.sure, sure), self.prompt, exact=False)
+
     def cut(self, length: int) -> Content:
         return Content(self.ids[:length], min(self.sure, length), min(self.prompt, length), self.exact)
 

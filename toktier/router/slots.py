@@ -10,19 +10,17 @@ n_ctx IDs a slot and those of requests in flight. Not here: which slot to take (
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from typing import Final, NamedTuple
-
-import numpy as np
+from dataclasses import dataclass
+from typing import NamedTuple
 
 from toktier.router import holds
 from toktier.router.rates import Rates
-from toktier.router.remembered import NO_RETURN, Remembered, Return
-from toktier.router.slot_content import Content, Ids, after_request, as_ids, of_prompt, shared_prefix
-from toktier.router.vocabulary import MIN_REUSE_FOR_HIT, SlotState
-
-_RECENT = 1 / 32  # weight of the newest request in averages over the traffic
-_NOTHING: Final[Ids] = np.zeros(0, dtype=np.uint32)
+from toktier.router.remembered import NO_RETURN, Remembered
+from toktier.router.reservations import VOID, End, Reservation, Settled, earlier
+from toktier.router.slot_content import Content, Ids, as_ids, shared_prefix
+from toktier.router.slot_state import Slot
+from toktier.router.traffic import Traffic
+from toktier.router.vocabulary import SlotState
 
 
 class View(NamedTuple):
@@ -68,60 +66,11 @@ class SlotRow(NamedTuple):
     idle_s: float | None
 
 
-class Settled(NamedTuple):
-    """`predicted`: tokens that were certain when the request's turn came; `stale`: the upstream reused fewer;
-    `moved`: it answered from another slot than was asked; `current`: False where the upstream was closed meanwhile,
-    and nothing was learnt."""
-
-    predicted: int
-    stale: bool
-    moved: bool
-    current: bool
-
-
-_VOID: Final = Settled(0, stale=False, moved=False, current=False)
-
-
-@dataclass(slots=True, eq=False)
-class Reservation:
-    """A request that is pinned to a slot. `ids` None: its tokens are not known. `seen`: tokens generated so far, to be
-    raised by whoever reads the answer."""
-
-    upstream: int
-    slot: int
-    epoch: int
-    number: int
-    ids: Ids | None
-    sure: bool
-    predicted: int
-    limit: int | None
-    began: float | None
-    returned: Return
-    goes_on: bool  # from what the slot holds
-    seen: int = 0
-    settled: bool = False
-    overtaken: bool = False  # a later one of the slot was settled before it
-
-
-@dataclass(slots=True)
-class _Slot:
-    content: Content | None = None
-    state: SlotState = SlotState.EMPTY
-    in_flight: list[Reservation] = field(default_factory=list)
-    version: int = 0
-    last_use: int = 0
-    last_use_s: float = 0.0
-    proven: int = 0
-    reuses: int = 0
-    distance: float = 0.0
-    held: bool = False
-
-
 @dataclass(slots=True)
 class _Upstream:
     n_ctx: int
     epoch: int
-    slots: list[_Slot]
+    slots: list[Slot]
     rates: Rates
     usable: bool = True
 
@@ -143,9 +92,7 @@ class SlotTable:
         self._on_clear = on_clear
         self._upstreams: dict[int, _Upstream] = {}
         self._epochs = 0
-        self._requests = 0
-        self._continued = 0.5  # part of the requests that go on from an earlier one
-        self._distance = 0.0  # requests between the two; 0: none was seen yet
+        self._traffic = Traffic()
 
     # Upstreams
 
@@ -156,7 +103,7 @@ class SlotTable:
             self.close_upstream(upstream)
             rates = known.rates if rates is None else rates
         self._epochs += 1
-        fresh = [_Slot() for _ in range(slots)]
+        fresh = [Slot() for _ in range(slots)]
         self._upstreams[upstream] = _Upstream(n_ctx, self._epochs, fresh, Rates() if rates is None else rates)
 
     def close_upstream(self, upstream: int) -> None:
@@ -186,23 +133,21 @@ class SlotTable:
 
     def views(self, ids: Ids) -> list[View]:
         """Every slot of every usable upstream, in order."""
-        now, most, usual = self._clock(), max(len(ids) - 1, 0), self._usual_distance()
+        now, most, usual = self._clock(), max(len(ids) - 1, 0), self._distance()
         found: list[View] = []
         for number, upstream in self._upstreams.items():
             if not upstream.usable or not upstream.slots:
                 continue
             load = sum(1 for slot in upstream.slots if slot.in_flight) / len(upstream.slots)
             for index, slot in enumerate(upstream.slots):
-                content, proven, is_held, wait = slot.content, slot.proven, slot.held, 0.0
-                if slot.in_flight:
-                    content, proven, is_held = _expected(slot, upstream.n_ctx)
-                    wait = self._wait(slot, upstream, now)
+                content, proven, is_held = slot.next_finds(upstream.n_ctx)
+                wait = self._wait(slot, upstream, now) if slot.in_flight else 0.0
                 shared = sure = length = 0
                 if content is not None:
                     length = len(content.ids)
                     shared = min(shared_prefix(content.ids, ids), most)
                     sure = min(shared, content.sure)
-                idle = self._requests - slot.last_use
+                idle = self._traffic.requests - slot.last_use
                 found.append(
                     View(
                         number,
@@ -220,13 +165,13 @@ class SlotTable:
                         idle,
                         now - slot.last_use_s,
                         slot.reuses,
-                        self._continued * usual / (usual + max(idle - 1, 0)),
+                        self._traffic.chance(idle, usual),
                         upstream.n_ctx,
                     )
                 )
         return found
 
-    def _wait(self, slot: _Slot, upstream: _Upstream, now: float) -> float:
+    def _wait(self, slot: Slot, upstream: _Upstream, now: float) -> float:
         total = 0.0
         for first, reservation in enumerate(slot.in_flight):
             prompt = 0 if reservation.ids is None else len(reservation.ids)
@@ -235,8 +180,8 @@ class SlotTable:
             total += upstream.rates.remaining(todo, reservation.limit, reservation.seen, elapsed)
         return total
 
-    def _usual_distance(self) -> float:
-        return self._distance or 2.0 * sum(len(upstream.slots) for upstream in self._upstreams.values())
+    def _distance(self) -> float:
+        return self._traffic.distance(sum(len(upstream.slots) for upstream in self._upstreams.values()))
 
     # One request
 
@@ -258,22 +203,21 @@ class SlotTable:
             raise LookupError(f"upstream {upstream} has no slot {slot}")
         place = known.slots[slot]
         own = None if ids is None else as_ids(ids)
-        self._requests += 1
-        now = self._clock()
+        number = self._traffic.begins()
         goes_on = False
         if own is not None and place.content is not None:
             goes_on = place.content.is_continued_by(shared_prefix(place.content.ids, own))
-        returned = NO_RETURN if own is None or goes_on else self._remembered.returned(own, self._requests)
+        returned = NO_RETURN if own is None or goes_on else self._remembered.returned(own, number)
         reservation = Reservation(
             upstream=upstream,
             slot=slot,
             epoch=known.epoch,
-            number=self._requests,
+            number=number,
             ids=own,
             sure=sure,
             predicted=predicted,
             limit=limit,
-            began=None if place.in_flight else now,
+            began=None if place.in_flight else self._clock(),
             returned=returned,
             goes_on=goes_on,
         )
@@ -301,61 +245,81 @@ class SlotTable:
         it reused. `finished`: it generated to the end. `refused`: it answered with an error, and evaluated nothing.
         """
         upstream = self._upstreams.get(reservation.upstream)
-        if reservation.settled:
-            return _VOID
+        if reservation.settled or upstream is None or upstream.epoch != reservation.epoch:
+            reservation.settled = True
+            return VOID
         reservation.settled = True
-        if upstream is None or upstream.epoch != reservation.epoch:
-            return _VOID
         slot = upstream.slots[reservation.slot]
         was_first = slot.in_flight[0] is reservation
-        slot.in_flight.remove(reservation)
+        slot.leaves(reservation)
         if was_first and slot.in_flight:
             slot.in_flight[0].began = self._clock()
-        slot.version += 1
-        shared, promised = _promised(slot.content, reservation)
         if not reached_upstream or refused:
-            return Settled(promised, stale=False, moved=False, current=True)
-        if measured is not None:
-            shared = min(shared, max(measured, 0))
+            return Settled(reservation.promised(slot.content)[1])
+        end = End(generated, guessed, count, measured, finished)
         if finished:
-            upstream.rates.finished(len(generated) + len(guessed) if count is None else count)
-        answered = measured is not None or finished or len(generated) > 0 or len(guessed) > 0
-        new: Content | None = None
-        if answered and reservation.ids is not None:
-            whole = finished and count in (None, len(generated))
-            new = _after(reservation.ids, generated, guessed, reservation.sure, whole, upstream.n_ctx)
-        elif reservation.ids is not None:
-            if reservation.began is None:  # it waited for the slot and never had it
-                return Settled(promised, stale=False, moved=False, current=True)
-            # Cut short before its first token: the slot holds the old, or a part of the new behind what both share.
-            fresh = of_prompt(reservation.ids, sure=reservation.sure, n_ctx=upstream.n_ctx)
-            new = fresh.doubted(slot.content)
+            upstream.rates.finished(end.tokens)
         if actual_slot is not None and actual_slot != reservation.slot:
-            if 0 <= actual_slot < len(upstream.slots):
-                other = upstream.slots[actual_slot]
-                other.version += 1
-                if other.in_flight and new is not None:  # before them or after: nobody knows
-                    new = new.doubted(None)
-                self._replace(reservation.upstream, actual_slot, new, reservation, 0)
-            return Settled(promised, stale=False, moved=True, current=True)
+            return self._moved(upstream, reservation, end, actual_slot)
+        if not end.was_answered and reservation.ids is not None and reservation.began is None:
+            return self._left_waiting(upstream, reservation)
+        return self._ran(upstream, reservation, end)
+
+    def _ran(self, upstream: _Upstream, reservation: Reservation, end: End) -> Settled:
+        """In its slot, to some point."""
+        slot = upstream.slots[reservation.slot]
+        shared, promised = reservation.promised(slot.content)
+        if end.was_answered:
+            new = end.content(reservation, upstream.n_ctx)
+        else:  # cut short: the slot holds what was there, or a part of the new behind what both share
+            new = reservation.prompt(upstream.n_ctx)
+            new = None if new is None else new.doubted(slot.content)
+        if new is not None and reservation.most_sure is not None:
+            new = new.at_most(reservation.most_sure)
         if reservation.overtaken:
             if slot.content is not None:
                 self._store(reservation.upstream, reservation.slot, slot.content.doubted(new))
-            return Settled(0, stale=False, moved=False, current=True)
-        stale = False
-        earlier = [r for r in slot.in_flight if r.number < reservation.number]
-        if earlier:  # it ran behind them, or before: what both leave behind is certain, and of what it found, nothing
+            return Settled(0)
+        before = earlier(slot.in_flight, reservation)
+        for one in before:  # that ran, and are not settled yet: what this one found is not known here
+            one.overtaken = True
+            new = None if new is None else new.doubted(one.prompt(upstream.n_ctx))
+        if before:
             promised = 0
-            for one in earlier:
-                one.overtaken = True
-                before = None if one.ids is None else of_prompt(one.ids, sure=one.sure, n_ctx=upstream.n_ctx)
-                new = None if new is None else new.doubted(before)
-        elif measured is not None and measured < promised:
-            stale = True
-            slot.reuses = slot.proven = shared = 0
-            slot.held = False
+        if end.measured is not None:
+            shared = min(shared, max(end.measured, 0))
+        stale = end.measured is not None and end.measured < promised
+        if stale:
+            slot.earned_nothing()
+            shared = 0
         self._replace(reservation.upstream, reservation.slot, new, reservation, shared)
-        return Settled(promised, stale, moved=False, current=True)
+        return Settled(promised, stale=stale)
+
+    def _left_waiting(self, upstream: _Upstream, reservation: Reservation) -> Settled:
+        """It was behind others, and most likely never had the slot."""
+        slot = upstream.slots[reservation.slot]
+        promised = reservation.promised(slot.content)[1]
+        perhaps = reservation.prompt(upstream.n_ctx)
+        if perhaps is not None:
+            for one in earlier(slot.in_flight, reservation):
+                one.may_be_followed_by(perhaps)
+            if slot.content is not None:
+                self._store(reservation.upstream, reservation.slot, slot.content.doubted(perhaps))
+        return Settled(promised)
+
+    def _moved(self, upstream: _Upstream, reservation: Reservation, end: End, actual_slot: int) -> Settled:
+        """It ran in another slot: the planned one keeps what it had."""
+        promised = reservation.promised(upstream.slots[reservation.slot].content)[1]
+        if 0 <= actual_slot < len(upstream.slots):
+            other = upstream.slots[actual_slot]
+            other.version += 1
+            new = end.content(reservation, upstream.n_ctx)
+            if other.in_flight and new is not None:  # before them or behind: nobody knows
+                for one in other.in_flight:
+                    one.may_be_followed_by(new)
+                new = new.at_most(0)
+            self._replace(reservation.upstream, actual_slot, new, reservation, 0)
+        return Settled(promised, moved=True)
 
     # What is learnt otherwise
 
@@ -394,7 +358,7 @@ class SlotTable:
         place = known.slots[slot]
         self._remember(place)
         place.version += 1
-        place.reuses = place.proven = 0
+        place.earned_nothing()
         place.held = False
         self._store(upstream, slot, None)
 
@@ -425,49 +389,15 @@ class SlotTable:
     def _replace(self, upstream: int, index: int, new: Content | None, reservation: Reservation, shared: int) -> None:
         """`reservation` ran in this slot, of whose content it shared `shared` tokens."""
         slot = self._upstreams[upstream].slots[index]
-        old = slot.content
-        goes_on = old is not None and old.is_continued_by(shared)
-        if old is not None and not goes_on:
+        if slot.content is not None and not slot.content.is_continued_by(shared):
             self._remember(slot)
-        distance = 0.0
-        if goes_on:
-            distance = float(max(reservation.number - slot.last_use, 1))
-            slot.reuses += 1
-            slot.proven = shared
-            slot.distance = distance if not slot.distance else (slot.distance + distance) / 2
-        elif reservation.returned.tokens > max(shared, MIN_REUSE_FOR_HIT):
-            distance = float(reservation.returned.requests)
-            slot.reuses, slot.proven, slot.distance = 1, reservation.returned.tokens, distance
-        elif shared >= max(slot.proven, MIN_REUSE_FOR_HIT):  # a prefix that many begin with
-            slot.reuses += 1
-            slot.proven = shared
-            slot.distance = float(max(reservation.number - slot.last_use, 1))
-        else:
-            slot.reuses, slot.proven, slot.distance = 0, 0, 0.0
-        self._continued += _RECENT * ((distance > 0) - self._continued)
-        if distance:
-            usual = self._distance or distance
-            self._distance = usual + _RECENT * (distance - usual)
-        slot.last_use = max(slot.last_use, reservation.number)
-        slot.last_use_s = self._clock()
-        self._hold(upstream)
+        now = self._clock()
+        self._traffic.ended(slot.used(reservation, shared, now))
+        slots, requests, usual = self._upstreams[upstream].slots, self._traffic.requests, self._distance()
+        merits = [one.merit(requests, now, usual) for one in slots]
+        for one, held in zip(slots, holds.held(merits), strict=True):
+            one.held = held
         self._store(upstream, index, new)
-
-    def _hold(self, upstream: int) -> None:
-        slots, now, usual = self._upstreams[upstream].slots, self._clock(), self._usual_distance()
-        merits = [
-            holds.Merit(
-                slot.proven,
-                slot.reuses,
-                slot.distance or usual,
-                self._requests - slot.last_use,
-                now - slot.last_use_s,
-                slot.held,
-            )
-            for slot in slots
-        ]
-        for slot, held in zip(slots, holds.held(merits), strict=True):
-            slot.held = held
 
     def _store(self, upstream: int, index: int, content: Content | None) -> None:
         slot = self._upstreams[upstream].slots[index]
@@ -476,38 +406,6 @@ class SlotTable:
         if self._on_change is not None:
             self._on_change(upstream, index, content.ids[: content.sure] if content and content.sure else None)
 
-    def _remember(self, slot: _Slot) -> None:
+    def _remember(self, slot: Slot) -> None:
         if slot.content is not None:
             self._remembered.add(slot.content.ids, slot.content.prompt, slot.last_use)
-
-
-def _expected(slot: _Slot, n_ctx: int) -> tuple[Content | None, int, bool]:
-    """What the next request in turn will find in a busy slot: content, how much of it came back before, held."""
-    for reservation in reversed(slot.in_flight):
-        if reservation.overtaken:
-            continue
-        if reservation.ids is None:
-            return None, 0, False
-        if len(reservation.ids) < n_ctx:  # longer ones are refused, and leave the slot as it is
-            proven = reservation.predicted if reservation.goes_on else reservation.returned.tokens
-            content = of_prompt(reservation.ids, sure=reservation.sure, n_ctx=n_ctx)
-            return content, proven, slot.held and reservation.goes_on
-    return slot.content, slot.proven, slot.held
-
-
-def _promised(content: Content | None, reservation: Reservation) -> tuple[int, int]:
-    """Tokens of the slot's content that the prompt shares, and how many of them are certain."""
-    if content is None or reservation.ids is None:
-        return 0, 0
-    shared = min(shared_prefix(content.ids, reservation.ids), max(len(reservation.ids) - 1, 0))
-    return shared, min(shared, content.sure) if reservation.sure else 0
-
-
-def _after(
-    prompt: Ids, generated: Sequence[int] | Ids, guessed: Sequence[int] | Ids, sure: bool, whole: bool, n_ctx: int
-) -> Content:
-    try:
-        named, unnamed = as_ids(generated), as_ids(guessed)
-    except (OverflowError, TypeError, ValueError):  # an upstream may name what is no token
-        return of_prompt(prompt, sure=sure, n_ctx=n_ctx)
-    return after_request(prompt, named, unnamed, sure=sure, exact=whole, n_ctx=n_ctx)
