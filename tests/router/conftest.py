@@ -36,9 +36,41 @@ def shared_llama(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> 
 @pytest.fixture
 def llama(shared_llama: LlamaServer) -> LlamaServer:
     """A real llama-server with four empty slots of 2,048 tokens. Not to be killed: other tests use it, too."""
-    shared_llama.until_idle()
-    shared_llama.erase_slots()
-    return shared_llama
+    return _emptied(shared_llama)
+
+
+def _shared_with(model: Path, factory: pytest.TempPathFactory, slots: int) -> Iterator[LlamaServer]:
+    server = LlamaServer(model, factory.mktemp("llama"), ["--parallel", str(slots)]).start()
+    yield server
+    server.stop()
+
+
+@pytest.fixture(scope="session")
+def _shared_llama_of_one(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LlamaServer]:
+    yield from _shared_with(tiny_model, tmp_path_factory, 1)
+
+
+@pytest.fixture(scope="session")
+def _shared_llama_of_two(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LlamaServer]:
+    yield from _shared_with(tiny_model, tmp_path_factory, 2)
+
+
+@pytest.fixture
+def llama_of_one(_shared_llama_of_one: LlamaServer) -> LlamaServer:
+    """As `llama`, with one slot of 8,192 tokens."""
+    return _emptied(_shared_llama_of_one)
+
+
+@pytest.fixture
+def llama_of_two(_shared_llama_of_two: LlamaServer) -> LlamaServer:
+    """As `llama`, with two slots of 4,096 tokens."""
+    return _emptied(_shared_llama_of_two)
+
+
+def _emptied(server: LlamaServer) -> LlamaServer:
+    server.until_idle()
+    server.erase_slots()
+    return server
 
 
 @pytest.fixture

@@ -6,7 +6,8 @@ holds beyond the common prefix, by the chance that they are asked for again.
 - A slot that shares `min_reuse` tokens or more with the prompt is taken (EXACT), the cheapest of several, unless the
   one that a miss would take is cheaper: a short common system prompt does not cost somebody a long conversation.
 - A miss takes the least recently used slot that is free and not held (LEAST_RECENT); of upstreams whose slots cost the
-  same, the one that served the most similar prompt (SIMILAR). Similarity counts nothing else: reuse is exact prefixes.
+  same, the one that served the most similar prompt (SIMILAR), where one is `similar` enough: the best of unlike prompts
+  says nothing. Similarity counts nothing else: reuse is exact prefixes.
 - A busy slot costs what is before the request there. Two prompts that begin alike and come together therefore go to two
   slots while another is free that is worth nothing, and wait for one another where it is not; when the first generates
   already, the second waits if that is shorter than evaluating the prefix again. No request waits for a later one.
@@ -34,7 +35,8 @@ class Policy:
     again that is wanted at all; `held`: the same of the proven prefix in a held slot; `least_chance`: that content
     comes back, whatever the traffic says; `wait`: what a token of waiting costs, which is lost to the one who waits and
     to the slots that are free meanwhile; `load`: how much longer a prompt takes where all slots are busy, since they
-    share one machine; `same`: costs that differ by less, in tokens, are the same where upstreams are compared.
+    share one machine; `same`: costs that differ by less, in tokens, are the same where upstreams are compared;
+    `similar`: the least cosine at which two prompts are.
 
     benchmarks/router_policy.py hardly moves with any of them: 85 to 87 % of what can be spared between the halves and
     the doubles of `returns` and `held`."""
@@ -47,6 +49,7 @@ class Policy:
     wait: float = 2.0
     load: float = 0.25
     same: float = 64.0
+    similar: float = 0.5
 
 
 class NoSlot(Enum):
@@ -137,7 +140,7 @@ def _miss(
     if len(equal) > 1:
         of_upstream = {view.upstream: view for view in equal}
         for candidate in candidates or ():
-            if candidate.key[0] in of_upstream:
+            if candidate.score >= policy.similar and candidate.key[0] in of_upstream:
                 return of_upstream[candidate.key[0]], Choice.SIMILAR
     order = [(costs[v.upstream], v.load, v.last_use, v.upstream, v.slot) for v in equal]
     return equal[order.index(min(order))], Choice.LEAST_RECENT

@@ -1,0 +1,225 @@
+"""The whole router in this process: its app under uvicorn in a thread, a client, and what the router says of requests.
+
+Facts of a request are known when `Served.facts` returns: they are recorded behind the last byte of an answer, which a
+client may have before. Not here: signals and kill -9, which need a process (`running`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any
+
+import httpx
+import uvicorn
+
+import toktier
+from toktier.router import connections
+from toktier.router.app import RouterApp, create_app
+from toktier.router.request_facts import RequestFacts
+from toktier.router.server import bind
+from toktier.router.settings import ServeSettings
+
+SECONDS = 60.0  # until a test gives up; nothing is judged by time
+ROUTES = ("/completion", "/v1/completions", "/v1/chat/completions")
+
+
+@dataclass(frozen=True)
+class Answered:
+    """What a client got, and the facts of its request."""
+
+    response: httpx.Response
+    facts: RequestFacts
+
+    @property
+    def status(self) -> int:
+        return self.response.status_code
+
+    @property
+    def json(self) -> Any:
+        return self.response.json()
+
+    @property
+    def counts(self) -> tuple[int, int]:
+        """Reused and prefilled tokens, as the answer told the client."""
+        timings = self.json["timings"]
+        return timings["cache_n"], timings["prompt_n"]
+
+
+class Served:
+    """One router in front of `upstreams`. `requests`: facts in the order in which they were recorded."""
+
+    def __init__(
+        self,
+        *upstreams: str,
+        tokenizer: toktier.Tokenizer,
+        prepare: Callable[[RouterApp], None] | None = None,
+        **settings: Any,
+    ) -> None:
+        """`settings`: of ServeSettings; `prepare`: what is done to the app before it begins."""
+        # Health checks would ask slots in between: a test that wants them says how often.
+        self.settings = ServeSettings(upstreams=upstreams, **{"health_seconds": 3600.0, **settings})
+        self.app = create_app(self.settings, tokenizer)
+        self.router = self.app.router
+        self.requests: list[RequestFacts] = []
+        self._recorded = threading.Condition()
+        record = self.router.record
+
+        def recorded(facts: RequestFacts) -> None:
+            record(facts)
+            with self._recorded:
+                self.requests.append(facts)
+                self._recorded.notify_all()
+
+        self.router.record = recorded  # type: ignore[method-assign]
+        if prepare is not None:
+            prepare(self.app)
+        self.tally = connections.Tally()
+        self._sock = bind("127.0.0.1", 0)
+        self.url = f"http://127.0.0.1:{self._sock.getsockname()[1]}"
+        config = uvicorn.Config(
+            self.app,
+            http=connections.protocol(self.settings.max_connections, self.settings.idle_seconds, self.tally),
+            interface="asgi3",
+            lifespan="on",
+            loop="asyncio",
+            log_config=None,
+            access_log=False,
+            proxy_headers=False,
+            server_header=False,
+            timeout_graceful_shutdown=10,
+            **connections.config_arguments(),
+        )
+        self._server = uvicorn.Server(config)
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self.loop: asyncio.AbstractEventLoop | None = None
+        self.client = httpx.Client(base_url=self.url, trust_env=False, verify=False, timeout=SECONDS)
+
+    def _run(self) -> None:
+        async def main() -> None:
+            self.loop = asyncio.get_running_loop()
+            await self._server.serve(sockets=[self._sock])
+
+        with self._sock:
+            asyncio.run(main())
+
+    def __enter__(self) -> Served:
+        self._thread.start()
+        self.until(lambda: self._server.started or not self._thread.is_alive())
+        assert self._server.started
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: BaseException | TracebackType | None) -> None:
+        self.client.close()
+        self._server.should_exit = True
+        self._thread.join(SECONDS)
+        assert not self._thread.is_alive()
+        assert kind is not None or self.app.errors.faults == 0
+
+    def until(self, condition: Callable[[], Any], every: float = 0.002) -> Any:
+        """What `condition` gives when it is true, asked again and again; the test fails after a minute."""
+        deadline = time.monotonic() + SECONDS
+        while not (found := condition()):
+            assert time.monotonic() < deadline
+            time.sleep(every)
+        return found
+
+    # Asking
+
+    def post(self, path: str, body: Any, **more: Any) -> httpx.Response:
+        return self.client.post(path, json=body, **more)
+
+    def ask(self, path: str, body: dict[str, Any]) -> Answered:
+        """A request that reaches an upstream."""
+        response = self.post(path, body)
+        return Answered(response, self.facts(response))
+
+    def complete(self, prompt: Sequence[int] | str, *, native: bool = True, n: int = 8, **more: Any) -> Answered:
+        """A greedy completion, which has to be answered with 200."""
+        path, limit = ("/completion", "n_predict") if native else ("/v1/completions", "max_tokens")
+        answered = self.ask(path, {"prompt": prompt, limit: n, "temperature": 0, **more})
+        assert answered.status == 200, answered.response.text
+        return answered
+
+    def chat(self, text: str, **more: Any) -> Answered:
+        messages = [{"role": "user", "content": text}]
+        body = {"messages": messages, "max_tokens": 8, "temperature": 0, **more}
+        answered = self.ask("/v1/chat/completions", body)
+        assert answered.status == 200, answered.response.text
+        return answered
+
+    @contextmanager
+    def streaming(self, path: str, body: dict[str, Any]) -> Iterator[Streaming]:
+        with self.client.stream("POST", path, json={**body, "stream": True}) as response:
+            yield Streaming(response)
+
+    # What the router says
+
+    def facts(self, response: httpx.Response) -> RequestFacts:
+        """Of the request that was answered so."""
+        name = response.headers["x-request-id"]
+        return self.recorded(lambda: next((one for one in self.requests if one.id == name), None))
+
+    def recorded(self, condition: Callable[[], Any]) -> Any:
+        """What `condition` gives when it is true, asked again after each request that ends."""
+        with self._recorded:
+            found = self._recorded.wait_for(condition, SECONDS)
+        assert found, self.requests
+        return found
+
+    def stats(self) -> dict[str, Any]:
+        document: dict[str, Any] = self.client.get("/toktier/stats").json()
+        return document
+
+    def slots(self, upstream: int = 0) -> list[dict[str, Any]]:
+        rows = self.client.get("/toktier/slots").json()["slots"]
+        return [row for row in rows if row["upstream"] == upstream]
+
+    def held(self, upstream: int = 0) -> list[tuple[str, int, int]]:
+        """Of each slot: state, tokens, and how many of them are sure."""
+        return [(row["state"], row["tokens"], row["sure"]) for row in self.slots(upstream)]
+
+    def upstream_rows(self) -> list[dict[str, Any]]:
+        rows: list[dict[str, Any]] = self.client.get("/toktier/slots").json()["upstreams"]
+        return rows
+
+    def in_flight(self) -> int:
+        return sum(row["requests"] for row in self.client.get("/toktier/slots").json()["slots"])
+
+    def call(self, coroutine: Callable[[], Any]) -> Any:
+        """What a coroutine function gives, run in the loop of the router."""
+        assert self.loop is not None
+        return asyncio.run_coroutine_threadsafe(coroutine(), self.loop).result(SECONDS)
+
+
+class Streaming:
+    """A stream that is read event by event."""
+
+    def __init__(self, response: httpx.Response) -> None:
+        self.response = response
+        self.body = b""
+        self._lines = self._read()
+
+    def _read(self) -> Iterator[bytes]:
+        rest = b""
+        for chunk in self.response.iter_raw():
+            self.body += chunk
+            *lines, rest = (rest + chunk).split(b"\n")
+            yield from lines
+
+    def events(self) -> Iterator[Any]:
+        """What is JSON, as it is; of the others the text."""
+        for line in self._lines:
+            if line.startswith(b"data:"):
+                data = line[5:].strip()
+                yield json.loads(data) if data[:1] == b"{" else data.decode()
+
+    def take(self, count: int) -> list[Any]:
+        events = self.events()
+        return [next(events) for _ in range(count)]
