@@ -355,7 +355,7 @@ def do_test(options: argparse.Namespace) -> None:
         "--durations=30",
         "-m",
         marks,
-        env={**os.environ, "NVRTC": "required"},
+        env={**os.environ, "NVRTC": "required", "CHROMIUM": "required"},
     )
     test_variants(counting, sanitizing, *sites)
     if options.tier == "full":

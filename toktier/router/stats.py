@@ -1,8 +1,8 @@
 """What the router did, as numbers: counters that only grow, histograms, and two series over time in bounded memory.
 
 A request costs a few additions when it has ended; whoever asks pays for the document. Thread-safe. Not here: rows that
-outlive the router (`records`), names for a scraper (`metrics`), what slots hold now (`rows`), who refused a request that
-no upstream saw (`guards`).
+outlive the router (`records`), names for a scraper (`metrics`), what slots hold now (`rows`), who refused a request
+that no upstream saw (`guards`).
 """
 
 from __future__ import annotations
