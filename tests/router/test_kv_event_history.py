@@ -48,3 +48,12 @@ def test_law_it_is_bounded_and_begins_with_an_announcement(
 
 def test_nothing_is_kept_before_the_first_batch() -> None:
     assert History(4, 100, keep=True).since(0) == []
+
+
+def test_a_large_announcement_is_not_followed_by_the_next_at_once() -> None:
+    history = History(100, 10, keep=True)
+    history.append(FIRST, bytes(1000), announces=True)
+    history.append(FIRST + 1, bytes(1000), announces=False)
+    assert not history.wants_announcement
+    history.append(FIRST + 2, bytes(1), announces=False)
+    assert history.wants_announcement

@@ -221,6 +221,25 @@ def test_many_new_subscribers_cause_few_announcements(context: zmq.Context[Any])
         assert counters["announcements"] < 11  # two, and mostly one a second later for all others
 
 
+def test_a_second_subscriber_in_a_while_causes_no_announcement(
+    context: zmq.Context[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kv_event_feed, "ANNOUNCEMENT_INTERVAL", 1e9)
+    with KvEvents(ANY, block_size=1) as events:
+        first = joined(context, events)
+        second = Subscriber(context, events.endpoints[0][0])
+        counters: dict[str, int] = {}
+        step = 0
+        while counters.get("subscriptions") != 2 or step < 2:
+            events.slot_now(0, step % 2, [step])
+            first.read()
+            counters, step = events.stats()["upstreams"][0], step + 1
+        events.slot_now(0, 0, [])
+        first.read()
+        assert second.read()
+        assert events.stats()["upstreams"][0]["announcements"] == 2  # at the start, and for the first
+
+
 def test_a_subscriber_that_reads_nothing_holds_nobody_up_and_fills_its_gap(
     context: zmq.Context[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
