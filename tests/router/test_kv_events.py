@@ -127,6 +127,9 @@ def test_each_upstream_has_an_endpoint_of_its_own(context: zmq.Context[Any]) -> 
         first.read_until_it_holds([], 2)
         events.slot_now(1, 1, [5, 6])
         second.read_until_it_holds([[1, 2], [5, 6]], 2)
+        of_each = [upstream["batches"] for upstream in events.stats()["upstreams"]]
+        assert events.counters()["batches"] == sum(of_each) > max(of_each)
+        assert events.counters()["failed"] == 0
 
 
 STEPS = st.lists(
@@ -471,6 +474,7 @@ def test_a_thread_that_failed_says_so_and_the_caller_goes_on(
     events.slot_now(0, 0, [1, 2])
     thread.join(PATIENCE / 1000)
     assert events.failure == "ZeroDivisionError"
+    assert events.counters()["failed"] == 1
     events.slot_now(0, 0, [1, 2])
     events.close()
     assert events.stats()["failure"] == "ZeroDivisionError"

@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 import re
 import threading
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Final, Self
 
 import numpy as np
@@ -25,7 +25,7 @@ from toktier.labels import quoted
 from toktier.missing_distribution import missing_distribution
 from toktier.router.block_hashes import Identity, Ids, Scheme, block_hasher
 from toktier.router.held_blocks import HeldBlocks
-from toktier.router.kv_event_feed import Feed
+from toktier.router.kv_event_feed import Feed, FeedCounters
 from toktier.router.kv_event_form import EventWriter, Form
 from toktier.router.kv_event_history import History
 
@@ -170,6 +170,11 @@ class KvEvents:
             "failure": self.failure,
             "upstreams": [{"blocks": len(feed.held), **asdict(feed.counters)} for feed in self._feeds],
         }
+
+    def counters(self) -> dict[str, int]:
+        """Sums over all upstreams, which only grow. `failed`: 1 once the thread has ended by an error."""
+        sums = {f.name: sum(getattr(feed.counters, f.name) for feed in self._feeds) for f in fields(FeedCounters)}
+        return {**sums, "superseded": self._superseded, "failed": int(self.failure is not None)}
 
     def __enter__(self) -> Self:
         self.start()
