@@ -22,6 +22,7 @@ import uvicorn
 import toktier
 from toktier.router import connections
 from toktier.router.app import RouterApp, create_app
+from toktier.router.guards import ConnectionTally
 from toktier.router.request_facts import RequestFacts
 from toktier.router.server import bind
 from toktier.router.settings import ServeSettings
@@ -80,7 +81,7 @@ class Served:
         self.router.record = recorded  # type: ignore[method-assign]
         if prepare is not None:
             prepare(self.app)
-        self.tally = connections.Tally()
+        self.tally = ConnectionTally()
         self._sock = bind("127.0.0.1", 0)
         self.url = f"http://127.0.0.1:{self._sock.getsockname()[1]}"
         config = uvicorn.Config(

@@ -206,7 +206,7 @@ def _routes(router: Router, guarded: Guarded) -> FastAPI:
         upstreams=router.upstream_rows,
         slots=router.slot_rows,
         records=None if router.records is None else router.records.state,
-        kv_events=None if router.kv_events is None else router.kv_event_counters,
+        kv_events=None if router.kv_events is None else router.kv_events.counters,
         guards=guarded.counters,
         tokenizer=router.tokenizer,
     )

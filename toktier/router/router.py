@@ -292,17 +292,9 @@ class Router:
             said.append("requests are not recorded: --records PATH keeps their counts and times")
         return said
 
-    def kv_event_counters(self) -> dict[str, int]:
-        """Of all upstreams together, numbers that only grow."""
-        if self.kv_events is None:
-            return {}
-        stats = self.kv_events.stats()
-        total = {"superseded": int(stats["superseded"])}
-        for upstream in stats["upstreams"]:
-            for name, value in upstream.items():
-                if name != "blocks":
-                    total[name] = total.get(name, 0) + int(value)
-        return total
+    def kv_event_counters(self) -> dict[str, int] | None:
+        """Of all upstreams together, numbers that only grow; None: nothing is published."""
+        return None if self.kv_events is None else self.kv_events.counters()
 
     def upstream_rows(self) -> list[UpstreamRow]:
         return [
