@@ -245,12 +245,18 @@ class Site:
             install = ("-m", "pip", "--quiet", "--disable-pip-version-check", "install", *flags, "--target", self._site)
             self._job = Job(f"fetch {name}", PYTHON, *install, *extras[extra])
 
-    def environment(self) -> dict[str, str]:
+    def wait(self) -> dict[str, str]:
+        """What tells tests that the packages must be there, which they are when this returns."""
         if self._job is not None:
             self._job.wait()
             self._stamp.write_text(self._wanted)
+        return {self._variable: "required"}
+
+    def environment(self) -> dict[str, str]:
+        """What imports them, and tells tests so."""
+        required = self.wait()
         path = os.pathsep.join(part for part in (str(self._site), os.environ.get("PYTHONPATH")) if part)
-        return {**os.environ, "PYTHONPATH": path, self._variable: "required"}
+        return {**os.environ, "PYTHONPATH": path, **required}
 
 
 def publishers() -> Site:
@@ -267,6 +273,12 @@ def library_of_the_loader() -> Site:
     """transformers has three thousand modules, of which an import compiles the hundred that it needs. What else it
     requires is in `.venv`, or named by the extra."""
     return Site("transformers", "transformers-test", "TRANSFORMERS", "--no-deps", "--no-compile")
+
+
+def llama_server() -> Site:
+    """A real llama-server and what writes its model. Tests find it in its place, without a path: whatever else they
+    start imports none of it."""
+    return Site("llama-server", "serve-test", "LLAMA_SERVER", "--no-deps", "--no-compile")
 
 
 def indexer_of_dynamo() -> Site:
@@ -330,18 +342,21 @@ def do_run(_: argparse.Namespace) -> None:
 
 def do_test(options: argparse.Namespace) -> None:
     install_editable()
+    server = llama_server() if options.llama_server or options.tier != "fast" else None
     marks = {"fast": "not ci and not full", "ci": "not full", "full": ""}[options.tier]
     if options.tier == "fast" or options.arguments:
         # A few tests that somebody names are not worth the start of workers.
         few = options.tier == "fast" and options.arguments
         spread = () if few else ("-n", str(CORES), "--dist", "loadfile")
-        call(PYTHON, "-m", "pytest", "-q", *spread, "-m", marks, *options.arguments)
+        env = {**os.environ, **({} if server is None else server.wait())}
+        call(PYTHON, "-m", "pytest", "-q", *spread, "-m", marks, *options.arguments, env=env)
         return
     # Operation counts and planted faults do not touch each other, and share a build.
     counting = Variant("instrumented", "TOKTIER_COUNTERS=ON", "TOKTIER_FAULTS=ON")
     sanitizing = Variant("sanitize", "TOKTIER_SANITIZE=ON", "TOKTIER_PROGRAMS=ON")
     sites = publishers(), engines_of_others(), library_of_the_loader(), indexer_of_dynamo(), model_of_embeddings()
     install_nvrtc()
+    required = {} if server is None else server.wait()
     # Over all cores, whole files to one worker: fixtures of a module are made once.
     call(
         PYTHON,
@@ -355,7 +370,7 @@ def do_test(options: argparse.Namespace) -> None:
         "--durations=30",
         "-m",
         marks,
-        env={**os.environ, "NVRTC": "required", "CHROMIUM": "required"},
+        env={**os.environ, "NVRTC": "required", "CHROMIUM": "required", **required},
     )
     test_variants(counting, sanitizing, *sites)
     if options.tier == "full":
@@ -448,6 +463,9 @@ def main() -> None:
     verbs.add_parser("run", help="build, bring a real pinned tokenizer, encode real text, compare with the reference")
     test = verbs.add_parser("test", help="the tests: fast by default")
     test.add_argument("--tier", choices=("fast", "ci", "full"), default="fast")
+    test.add_argument(
+        "--llama-server", action="store_true", help="bring a real llama-server first (68 MB), for the router"
+    )
     test.add_argument("arguments", nargs=argparse.REMAINDER, help="passed to pytest, after --tier")
     verbs.add_parser("lint", help="ruff, mypy, and whether the tables are what their generators write")
     bench = verbs.add_parser("bench", help="speed beside the reference, as ratios of one run")

@@ -152,6 +152,9 @@ class FakeUpstream:
                     if not answering.done():
                         self.ended += 1
                         break
+                    if isinstance(answering.exception(), ConnectionError):
+                        self.ended += 1
+                        break
                     answering.result()
                     # What came while it was answered begins the next request, or is the end.
                     first = await gone

@@ -389,6 +389,16 @@ def test_d24_a_stream_of_a_chat_with_usage_passes_unchanged_and_is_counted(llama
     assert text
 
 
+def test_no_request_is_lost_to_a_connection_that_the_server_closes_after_a_stream(llama: LlamaServer) -> None:
+    async def use(upstream: Upstream) -> None:
+        for number in range(60):
+            result = await complete(upstream, A[:5], 0, stream=number % 3 < 2, n_predict=1)
+            assert result.answer.finished
+            await upstream.slots()
+
+    with_upstream(llama.url, use)
+
+
 def test_a_client_that_asks_for_verbose_gets_it_as_it_would_have(llama: LlamaServer) -> None:
     async def use(upstream: Upstream) -> Result:
         return await complete(upstream, A, 0, native=False, verbose=True)

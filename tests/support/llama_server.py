@@ -77,8 +77,10 @@ class LlamaServer:
         self.alias = f"tiny-{secrets.token_hex(4)}"
         self.log = directory / f"{self.alias}.log"
         self.process: subprocess.Popen[bytes] | None = None
-        # Without TLS: its context would take longer than most of what is asked.
-        self.client = httpx.Client(base_url=self.url, trust_env=False, verify=False, timeout=60)
+        # Without TLS: its context would take longer than most of what is asked. Each request has a connection of its
+        # own: the server closes one after a stream, without saying so.
+        limits = httpx.Limits(max_keepalive_connections=0)
+        self.client = httpx.Client(base_url=self.url, trust_env=False, verify=False, timeout=60, limits=limits)
 
     @property
     def url(self) -> str:

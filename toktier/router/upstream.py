@@ -19,7 +19,6 @@ import httpx
 import orjson
 
 from toktier.errors import (
-    ConfigInvalid,
     ToktierError,
     UpstreamBroken,
     UpstreamLost,
@@ -38,6 +37,7 @@ from toktier.router.upstream_facts import (
     read_vocabulary_size,
 )
 from toktier.router.upstream_state import Standing
+from toktier.router.upstream_url import checked_url
 from toktier.router.vocabulary import UpstreamState
 
 MAX_QUESTION_ANSWER: Final = 8 << 20  # bytes: of /props, with its chat template; of /slots, 1.5 kB each
@@ -143,7 +143,7 @@ class Upstream:
         """`index`: its number among the upstreams. `url`: http or https, host and port alone. `transport`: for tests.
         Raises ConfigInvalid."""
         self.index = index
-        self.url, self.where = _checked_url(url)
+        self.url = self.where = checked_url(url)
         self.timeouts = timeouts or Timeouts()
         self.bounds = bounds or Bounds()
         self.standing = Standing()
@@ -328,7 +328,7 @@ class Upstream:
         epoch = self.epoch
         try:
             async with asyncio.timeout(seconds):
-                response = await self._client.send(self._request("POST", route, body), stream=True)
+                response = await self._client.send(self._request("POST", route, body, last=stream), stream=True)
         except TimeoutError:
             raise UpstreamSilent(f"{self.where} did not begin to answer within {seconds:g} s") from None
         except httpx.HTTPError as error:
@@ -356,8 +356,12 @@ class Upstream:
             return lost
         return UpstreamBroken(f"{self.where} could not be asked ({type(error).__name__})")
 
-    def _request(self, method: str, path: str, body: bytes | None) -> httpx.Request:
+    def _request(self, method: str, path: str, body: bytes | None, *, last: bool = False) -> httpx.Request:
+        """`last`: on its connection. A llama-server closes it after a stream, without having said so: the next request
+        would be lost that is sent before the end is seen."""
         headers = {} if body is None else {"content-type": "application/json"}
+        if last:
+            headers["connection"] = "close"
         return self._client.build_request(method, self.url + path, content=body, headers=headers)
 
 
@@ -385,31 +389,3 @@ def _refusal(path: str, status: int, body: bytes) -> UpstreamRefused:
         )
     error.status, error.body = status, body[:MAX_ERROR_BODY]
     return error
-
-
-def _checked_url(url: str) -> tuple[str, str]:
-    """The URL without a slash at its end, and what messages call it."""
-    try:
-        parsed = httpx.URL(url)
-    except (httpx.InvalidURL, TypeError):
-        parsed = httpx.URL("")
-    if parsed.userinfo:
-        raise ConfigInvalid(
-            "the URL of an upstream has a name or password in it: a llama-server takes an API key",
-            details={"argument": "url"},
-            remedy="give the key by its own setting",
-        )
-    if (
-        parsed.scheme not in ("http", "https")
-        or not parsed.host
-        or parsed.path != "/"
-        or parsed.query
-        or parsed.fragment
-    ):
-        raise ConfigInvalid(
-            f"an upstream is {shown(url, 80)}: expected http or https, a host and a port",
-            details={"argument": "url"},
-            remedy="give a URL as http://127.0.0.1:8080",
-        )
-    where = str(parsed).rstrip("/")
-    return where, where
