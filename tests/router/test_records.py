@@ -113,21 +113,10 @@ def removed(path: Path) -> None:
     path.unlink()
 
 
-def removed_with_its_log(path: Path) -> None:
-    for name in os.listdir(path.parent):
-        os.unlink(path.parent / name)
-
-
-def its_log_removed(path: Path) -> None:
-    os.unlink(f"{path}-wal")
-
-
-def its_index_removed(path: Path) -> None:
-    os.unlink(f"{path}-shm")
-
-
 def its_directory_removed(path: Path) -> None:
-    removed_with_its_log(path)
+    path.unlink()
+    for left in path.parent.iterdir():
+        left.unlink()
     path.parent.rmdir()
 
 
@@ -149,7 +138,7 @@ def overwritten(path: Path) -> None:
 @pytest.mark.parametrize(
     "happens",
     [
-        *(removed, removed_with_its_log, its_log_removed, its_index_removed, its_directory_removed),
+        *(removed, its_directory_removed),
         *(another_put_in_its_place, truncated, overwritten),
     ],
     ids=lambda f: f.__name__,
@@ -173,11 +162,75 @@ def test_what_happens_to_the_file_costs_no_request(kept: Records, path: Path, ha
     assert again.close(PATIENCE)
     with closing(sqlite3.connect(path)) as connection:
         assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
-    if happens in (removed, removed_with_its_log, its_directory_removed, another_put_in_its_place):
-        assert rows(path, "count(*) FILTER (WHERE id = 'before'), count(*)") == [(0, 11)]
-        assert faults(kept) == {"removed": 1}
-    elif happens in (its_log_removed, its_index_removed):
-        assert rows(path) == [(2011,)]  # closed in time, it lost nothing
+    # What was in the other file is gone, and said to be.
+    assert rows(path, "count(*) FILTER (WHERE id = 'before'), count(*)") == [(0, 11)]
+    assert faults(kept) == {"damaged" if happens is overwritten else "removed": 1}
+
+
+@pytest.mark.parametrize("suffix", ["-journal", "-wal", "-shm"])
+def test_nothing_beside_the_file_can_end_the_process(kept: Records, path: Path, suffix: str) -> None:
+    """Whoever truncates the index of a log (-shm) under a process that has it mapped ends that process."""
+    beside = Path(f"{path}{suffix}")
+    for content in (b"", b"junk" * 10_000, None):
+        kept.add(request())
+        assert kept.flush(PATIENCE)
+        if content is None:
+            beside.unlink(missing_ok=True)
+        else:
+            beside.write_bytes(content)
+    kept.add(request())
+    assert kept.flush(PATIENCE)
+    assert kept.state()["written"] == 4
+
+
+def a_directory_in_its_place(path: Path) -> None:
+    path.unlink()
+    path.mkdir()
+
+
+def a_link_in_its_place(path: Path) -> None:
+    path.unlink()
+    path.symlink_to("nowhere")
+
+
+def nothing(path: Path) -> None:
+    pass
+
+
+HAPPENINGS = (
+    nothing, removed, its_directory_removed, another_put_in_its_place, truncated, overwritten, a_directory_in_its_place,
+    a_link_in_its_place,
+)  # fmt: skip
+
+
+@settings(deadline=None, max_examples=15, suppress_health_check=list(HealthCheck))
+@given(happen=st.lists(st.tuples(st.sampled_from(HAPPENINGS), st.integers(0, 3)), max_size=6))
+def test_law_every_request_is_written_waiting_or_counted_as_dropped(
+    happen: list[tuple[Callable[[Path], None], int]], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    path = tmp_path_factory.mktemp("law") / "state" / "requests.db"
+    found, added = Records(path, queue_rows=5), 0
+    for what, requests_then in happen:
+        found.flush(PATIENCE)
+        if path.is_file():
+            what(path)
+        for _ in range(requests_then):
+            found.add(request())
+            added += 1
+    found.flush(PATIENCE)
+    state = found.state()
+    assert state["written"] + state["dropped"] + state["queued"] == added
+    if path.is_symlink():
+        path.unlink()
+    elif path.is_dir():
+        path.rmdir()
+    assert found.flush(PATIENCE)
+    found.add(request())
+    assert found.close(PATIENCE)
+    state = found.state()
+    assert (state["queued"], state["written"] + state["dropped"]) == (0, added + 1)
+    with closing(sqlite3.connect(path)) as connection:
+        assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
 
 
 def test_a_damaged_file_is_set_aside_whole(path: Path) -> None:
@@ -312,21 +365,34 @@ def test_a_full_queue_drops_and_counts(path: Path) -> None:
     found.close(PATIENCE)
 
 
-def test_a_reader_that_never_ends_cannot_make_the_log_grow(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("toktier.router.records_file.MAX_WAL_BYTES", 200_000)
-    found = Records(path)
-    found.add(request())
-    assert found.flush(PATIENCE)
+def test_a_report_sees_one_state_and_stops_nobody(kept: Records, path: Path) -> None:
+    kept.add(request())
+    assert kept.flush(PATIENCE)
     with reading(path) as connection:
+        kept.add(request())
+        assert kept.flush(PATIENCE)
         assert connection.execute("SELECT count(*) FROM requests").fetchone() == (1,)
-        while found.flush(PATIENCE):
-            assert os.stat(f"{path}-wal").st_size < 2_000_000
-            for _ in range(500):
-                found.add(request())
-        assert found.state()["fault"] == "reader"
-        assert connection.execute("SELECT count(*) FROM requests").fetchone() == (1,)
-    assert found.flush(PATIENCE)
-    assert found.close(PATIENCE)
+    assert faults(kept) == {}
+    assert rows(path) == [(2,)]
+
+
+def test_a_reader_that_does_not_end_is_a_lock(kept: Records, path: Path) -> None:
+    kept.add(request())
+    assert kept.flush(PATIENCE)
+    with closing(sqlite3.connect(path)) as reader:
+        cursor = reader.execute("SELECT 1 FROM requests")
+        kept.add(request())
+        assert not kept.flush(PATIENCE)
+        assert kept.state()["fault"] == "locked"
+        assert cursor.fetchone() == (1,)
+    assert kept.flush(PATIENCE)
+    assert rows(path) == [(2,)]
+
+
+def test_a_reader_writes_nothing(kept: Records, path: Path) -> None:
+    assert kept.flush(PATIENCE)
+    with pytest.raises(errors.ToktierError), reading(path) as connection:
+        connection.execute("DELETE FROM requests")
 
 
 def test_rows_and_bytes_are_bounded(path: Path) -> None:
@@ -391,7 +457,6 @@ def test_closing_writes_what_is_queued_and_after_it_nothing_is_taken(path: Path)
         found.add(request())
     assert found.close(PATIENCE)
     assert found.close(PATIENCE)
-    assert os.listdir(path.parent) == [path.name]  # the log is in the file
     assert rows(path) == [(2500,)]
     found.add(request())
     assert not found.flush(PATIENCE)

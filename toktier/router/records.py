@@ -35,8 +35,9 @@ QUEUE_ROWS = 10_000
 QUEUE_OUTPUT_BYTES = 16 << 20
 
 _BATCH = 1000  # rows of one transaction
-_PAUSE = 0.25  # seconds between two transactions: what comes meanwhile is written at once
+_PAUSE = 1.0  # seconds between two transactions: what comes meanwhile is written at once
 _RETRY_FIRST, _RETRY_LONGEST = 0.5, 60.0
+_MENDED = (RecordsFault.REMOVED, RecordsFault.DAMAGED)  # a new file takes the place of the old one, at once
 _AT_EXIT = 2.0  # seconds, where nobody has closed them
 
 
@@ -153,7 +154,7 @@ class Records:
 
     def state(self) -> dict[str, Any]:
         """For documents and metrics. `state`: `opening`, `writing`, `failing` or `closed`; `faults`: how often, by
-        word; `fault`: the one of the last attempt, null where it went well; `bytes`: of the file and its log."""
+        word; `fault`: the one of the last attempt, null where it went well; `bytes`: of the file."""
         with self._lock:
             state = "failing" if self._fault is not None else "writing" if self._opened else "opening"
             return {
@@ -220,17 +221,21 @@ class Records:
         for one in facts:
             with contextlib.suppress(Exception):  # one that cannot be a row must not keep the others out
                 rows.append(request_row(one))
-        try:
-            with self._using_file:
-                self._open()
-                if facts or outputs:
-                    self._file.write(rows, outputs, slots, self._clock())
-                size = self._file.size()
-        except Exception as error:
-            with self._lock:
-                self._fault = fault_of(error)
-                self._faults[self._fault] += 1
-            return False
+        for again in (True, False):
+            try:
+                with self._using_file:
+                    self._file.open()
+                    if facts or outputs:
+                        self._file.write(rows, outputs, slots, self._clock())
+                    size = self._file.size()
+                break
+            except Exception as error:
+                fault = fault_of(error)
+                with self._lock:
+                    self._faults[fault] += 1
+                    if not (again and fault in _MENDED):
+                        self._fault = fault
+                        return False
         with self._lock:
             for _ in range(min(len(facts), len(queue))):
                 queue.popleft()
@@ -243,18 +248,6 @@ class Records:
             self._outputs_written += len(outputs)
             self._size, self._fault, self._opened, self._retry = size, None, True, _RETRY_FIRST
         return True
-
-    def _open(self) -> None:
-        """Where the file is gone or damaged, a new one takes its place at once: told, and mended."""
-        try:
-            self._file.open()
-        except Exception as error:
-            fault = fault_of(error)
-            if fault not in (RecordsFault.REMOVED, RecordsFault.DAMAGED):
-                raise
-            with self._lock:
-                self._faults[fault] += 1
-            self._file.open()
 
     def _before_fork(self) -> bool:
         """Both locks, and the file closed. False: the thread was busy for too long, and the file stays open."""

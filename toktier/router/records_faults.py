@@ -24,7 +24,6 @@ class RecordsFault(StrEnum):
     FOREIGN = "foreign"
     NOT_A_FILE = "not_a_file"
     NETWORK = "network"
-    READER = "reader"
     IO = "io"
     OTHER = "other"
 
@@ -32,13 +31,12 @@ class RecordsFault(StrEnum):
 RECORDS_FAULT_MEANINGS: Final[dict[RecordsFault, str]] = {
     RecordsFault.UNWRITABLE: "there is no permission to write the file, or its file system is read-only",
     RecordsFault.FULL: "the disk or the quota is full",
-    RecordsFault.LOCKED: "another process keeps the file locked",
-    RecordsFault.REMOVED: "the file was removed or replaced; a new one is written",
+    RecordsFault.LOCKED: "another process reads or writes the file and does not end",
+    RecordsFault.REMOVED: "the file was removed, replaced or emptied; a new one is written",
     RecordsFault.DAMAGED: "the file is damaged; it is set aside, and a new one is written",
     RecordsFault.FOREIGN: "the file is a database of something else, or of another version; it is left alone",
     RecordsFault.NOT_A_FILE: "what has the name of the file is no plain file, or lies below one",
-    RecordsFault.NETWORK: "the file would lie on a network file system, where SQLite's log does not work",
-    RecordsFault.READER: "a reader keeps the log of the file from being emptied; nothing is written until it ends",
+    RecordsFault.NETWORK: "the file would lie on a network file system, whose locks cannot be relied on",
     RecordsFault.IO: "the disk fails",
     RecordsFault.OTHER: "SQLite or the host refuses for another reason",
 }

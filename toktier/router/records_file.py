@@ -8,8 +8,9 @@
               are to be compared. `reused`: 1 where tokens of a slot were reused, else 0. `position`: grows by the
               bytes of each row, so that the oldest rows beyond a budget are found without a sum.
 
-No text but of outputs, no token IDs. Used by one thread at a time; `reading` is for everybody else. Not here: the queue
-before it and what happens after a fault (`records`), the words for faults (`records_faults`).
+No text but of outputs, no token IDs. SQLite's log (WAL) is not used: its index is memory mapped from a file, and
+whoever truncates that file ends the process. Used by one thread at a time; `reading` is for everybody else. Not here:
+the queue before it and what happens after a fault (`records`), the words for faults (`records_faults`).
 """
 
 from __future__ import annotations
@@ -36,15 +37,13 @@ from toktier.storage import PRIVATE, make_directory
 
 FORMAT: Final = 1
 APPLICATION_ID: Final = 0x746B7273
-MAX_WAL_BYTES = 32 << 20  # a reader that never ends keeps the log from being emptied
 KEEP_DAMAGED = 4  # files set aside beside the database; with as many there, no further one is made
 ROW_OVERHEAD = 128  # bytes that a row of outputs counts beside its text
 
 _TIMEOUT = 1.0  # seconds to wait for another writer
-_WAL_PAGES = 1000
 _CACHE_KIB = 1024
 _DAMAGED = ".damaged-"
-_SIDE_FILES = ("-wal", "-shm")
+_SIDE_FILES = ("-journal", "-wal", "-shm")
 _DAY = 86_400.0
 _MAX_INTEGER = (1 << 63) - 1
 
@@ -94,7 +93,7 @@ class RecordsFile:
         """Nothing where it is open and still the file of this name. Raises RecordsRefused, sqlite3.Error, OSError or
         EnvironmentFault: `fault_of` tells which fault. A damaged file is told too; the next call makes a new one."""
         if self._connection is not None:
-            if self._still_there():
+            if _identity_of(self.path) == self._identity:
                 return
             self.close()
             raise RecordsRefused(RecordsFault.REMOVED)
@@ -104,7 +103,7 @@ class RecordsFile:
             raise RecordsRefused(RecordsFault.NETWORK)
         self._prepare()
         identity = _identity_of(self.path)
-        connection = _connect(self.path, "rw")
+        connection = _connect(self.path)
         try:
             _settle(connection)
         except BaseException as error:
@@ -127,7 +126,6 @@ class RecordsFile:
         connection = self._connection
         assert connection is not None
         try:
-            self._bound_log(connection)
             connection.execute("BEGIN IMMEDIATE")
             try:
                 connection.executemany(_insertion("requests"), requests)
@@ -143,10 +141,13 @@ class RecordsFile:
             # script: each step gives back one page, and `execute` makes only the first.
             with contextlib.suppress(sqlite3.Error):
                 connection.executescript("PRAGMA incremental_vacuum")
-        except sqlite3.DatabaseError as error:
+        except sqlite3.Error as error:
+            self.close()
             if fault_of(error) is RecordsFault.DAMAGED:
-                self.close()
                 self._set_aside()
+            if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_ERROR:
+                # The tables were there when it was opened: somebody has emptied the file.
+                raise RecordsRefused(RecordsFault.REMOVED) from None
             raise
 
     def close(self) -> None:
@@ -161,14 +162,11 @@ class RecordsFile:
         return connection
 
     def size(self) -> int:
-        """Bytes of the file and its log; 0 where there are none."""
-        return sum(_size_of(self.path, suffix) for suffix in ("", *_SIDE_FILES[:1]))
-
-    def _still_there(self) -> bool:
-        """Also of the log and its index: without them others would write past what is written here."""
-        return _identity_of(self.path) == self._identity and all(
-            os.path.exists(f"{self.path}{suffix}") for suffix in _SIDE_FILES
-        )
+        """Bytes of the file; 0 where there is none."""
+        try:
+            return os.stat(self.path).st_size
+        except OSError:
+            return 0
 
     def _prepare(self) -> None:
         """A plain file of this name that nobody else may read."""
@@ -197,14 +195,8 @@ class RecordsFile:
             target = f"{self.path}{_DAMAGED}{stamp}-{secrets.token_hex(4)}"
             for suffix in ("", *_SIDE_FILES):
                 with contextlib.suppress(FileNotFoundError):
-                    os.rename(f"{self.path}{suffix}", f"{target}{suffix}")
-
-    def _bound_log(self, connection: sqlite3.Connection) -> None:
-        if _size_of(self.path, "-wal") <= MAX_WAL_BYTES:
-            return
-        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
-        if _size_of(self.path, "-wal") > MAX_WAL_BYTES:
-            raise RecordsRefused(RecordsFault.READER)
+                    if os.path.getsize(f"{self.path}{suffix}"):
+                        os.rename(f"{self.path}{suffix}", f"{target}{suffix}")
 
     def _forget(self, connection: sqlite3.Connection, now: float) -> None:
         """Deletes what is beyond the bounds, oldest first: by number and position, which only grow, not by the clock
@@ -223,7 +215,8 @@ class RecordsFile:
 
 @contextlib.contextmanager
 def reading(path: str | os.PathLike[str], timeout: float = 5.0) -> Iterator[sqlite3.Connection]:
-    """A connection that only reads, for reports; all statements see one state of the file.
+    """A connection to a copy of the file as it is now, for reports, which may take as long as they like: a router goes
+    on writing. The copy is a temporary file of SQLite's, which has no name and ends with the connection.
 
     Raises StoreNotFound, StoreFormatUnsupported, StoreCorrupt, LockTimeout (after `timeout` seconds) or
     EnvironmentFault.
@@ -236,18 +229,23 @@ def reading(path: str | os.PathLike[str], timeout: float = 5.0) -> Iterator[sqli
             remedy="name the file that `toktier serve` was given for its records",
         )
     try:
-        connection = _connect(path, "ro", timeout)
-        try:
+        with (
+            contextlib.closing(sqlite3.connect("", isolation_level=None)) as copy,
+            contextlib.closing(_connect(path, timeout)) as connection,  # undoes what a killed router left half written
+        ):
+            connection.execute("PRAGMA query_only = ON")
+            connection.execute("BEGIN")
             if not _is_ours(connection):
                 raise StoreFormatUnsupported(
                     f"{shown_path(path)} holds no records of `toktier serve` in format {FORMAT}",
                     details={"path": os.fspath(path), "expected": FORMAT},
                     remedy="name the file that `toktier serve` was given for its records",
                 )
-            connection.execute("BEGIN")
-            yield connection
-        finally:
+            connection.backup(copy)  # with the lock of the statement before: no writer can keep it waiting
             connection.close()
+            copy.execute("PRAGMA trusted_schema = OFF")
+            copy.execute("PRAGMA query_only = ON")
+            yield copy
     except sqlite3.Error as error:
         refusal = translated(error, path, "read the records", timeout)
         if isinstance(refusal, StoreCorrupt):  # the remedy there is of a store of sessions
@@ -255,9 +253,9 @@ def reading(path: str | os.PathLike[str], timeout: float = 5.0) -> Iterator[sqli
         raise refusal from None
 
 
-def _connect(path: Path, mode: str, timeout: float = _TIMEOUT) -> sqlite3.Connection:
+def _connect(path: Path, timeout: float = _TIMEOUT) -> sqlite3.Connection:
     """`check_same_thread` off: before a fork another thread closes it."""
-    name = f"{path.absolute().as_uri()}?mode={mode}"
+    name = f"{path.absolute().as_uri()}?mode=rw"  # one that is gone is not made by the way
     return sqlite3.connect(name, uri=True, timeout=timeout, isolation_level=None, check_same_thread=False)
 
 
@@ -275,17 +273,16 @@ def _settle(connection: sqlite3.Connection) -> None:
     for table, columns in _COLUMNS.items():
         if [row[1] for row in connection.execute(f"PRAGMA table_info({table})")] != columns:
             raise RecordsRefused(RecordsFault.DAMAGED)
-    connection.execute("PRAGMA journal_mode = WAL").fetchall()
-    connection.execute("PRAGMA synchronous = NORMAL")  # a power loss may cost the last rows, never the file
-    connection.execute(f"PRAGMA wal_autocheckpoint = {_WAL_PAGES}")
-    connection.execute(f"PRAGMA journal_size_limit = {MAX_WAL_BYTES}")
+    if _pragma(connection, "journal_mode = TRUNCATE") != "truncate":
+        raise RecordsRefused(RecordsFault.LOCKED)  # somebody has it open with a log
+    connection.execute("PRAGMA mmap_size = 0")
+    connection.execute("PRAGMA synchronous = NORMAL")
     connection.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
 
 
 def _make(connection: sqlite3.Connection) -> None:
     """The tables, in one transaction: whoever is killed meanwhile leaves an empty database, which is made again."""
     connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
-    connection.execute("PRAGMA journal_mode = WAL").fetchall()
     connection.execute("BEGIN IMMEDIATE")
     try:
         if not _tables(connection):  # another process may have been here first
@@ -362,10 +359,3 @@ def _identity_of(path: Path) -> tuple[int, int] | None:
     except OSError:
         return None
     return found.st_dev, found.st_ino
-
-
-def _size_of(path: Path, suffix: str) -> int:
-    try:
-        return os.stat(f"{path}{suffix}").st_size
-    except OSError:
-        return 0
