@@ -70,6 +70,16 @@ def test_a_row_says_what_was_promised_and_what_was_measured(kept: Records, path:
     assert not rows(path, table="outputs")[0][0]
 
 
+def test_what_slots_hold_at_the_end_is_written_and_wakes_nobody_before(path: Path) -> None:
+    found = Records(path, clock=lambda: NOW)
+    found.slots(three_slots())
+    assert found.flush(PATIENCE)
+    assert rows(path, table="slots") == [(0,)]
+    found.slots(three_slots()[:2])
+    assert found.close(PATIENCE)
+    assert rows(path, "tokens, written", "slots") == [(107, NOW), (0, NOW)]
+
+
 def test_nobody_else_may_read_the_file(kept: Records, path: Path) -> None:
     kept.add(request())
     assert kept.flush(PATIENCE)

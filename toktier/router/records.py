@@ -118,7 +118,8 @@ class Records:
                 self._changed.notify_all()
 
     def slots(self, rows: Sequence[SlotRow]) -> None:
-        """What the slots hold now; written with the rows that come next. The last call before that counts."""
+        """What the slots hold now; written with the rows that come next, or at the end. The last call before that
+        counts."""
         with self._lock:
             self._slots = tuple(rows)
 
@@ -217,6 +218,7 @@ class Records:
         with self._lock:
             queue, queue_of_outputs, slots = self._rows, self._outputs, self._slots
             facts, outputs = list(islice(queue, _BATCH)), list(islice(queue_of_outputs, _BATCH))
+            wanted = bool(facts or outputs or (self._closed and slots is not None))
         rows = []
         for one in facts:
             with contextlib.suppress(Exception):  # one that cannot be a row must not keep the others out
@@ -225,7 +227,7 @@ class Records:
             try:
                 with self._using_file:
                     self._file.open()
-                    if facts or outputs:
+                    if wanted:
                         self._file.write(rows, outputs, slots, self._clock())
                     size = self._file.size()
                 break
@@ -241,7 +243,7 @@ class Records:
                 queue.popleft()
             for _ in range(min(len(outputs), len(queue_of_outputs))):
                 self._output_bytes -= queue_of_outputs.popleft().bytes + ROW_OVERHEAD
-            if self._slots is slots and (facts or outputs):
+            if self._slots is slots and wanted:
                 self._slots = None
             self._written += len(rows)
             self._dropped += len(facts) - len(rows)

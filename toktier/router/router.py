@@ -117,6 +117,8 @@ class Router:
             await upstream.suspected(self.settings.health_seconds)
             try:
                 await self._probe(upstream)
+                if self.records is not None:
+                    self.records.slots(self.slot_rows())
             except Exception as error:  # the next check is due all the same
                 LOG.error("a health check of upstream %d failed: %s", upstream.index, type(error).__name__)
 
