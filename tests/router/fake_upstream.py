@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -191,6 +192,34 @@ class FakeUpstream:
 async def fake_upstream(**options: Any) -> AsyncIterator[FakeUpstream]:
     async with FakeUpstream(**options) as fake:
         yield fake
+
+
+@contextlib.contextmanager
+def fake_beside(**options: Any) -> Iterator[FakeUpstream]:
+    """In a thread of its own, for tests that wait."""
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever, daemon=True)
+    thread.start()
+
+    def call(coroutine: Coroutine[Any, Any, Any]) -> None:
+        asyncio.run_coroutine_threadsafe(coroutine, loop).result(60)
+
+    fake = FakeUpstream(**options)
+    call(fake.__aenter__())
+    try:
+        yield fake
+    finally:
+        call(fake.__aexit__())
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join(60)
+        loop.close()
+
+
+def completed(cached: int, evaluated: int, slot: int, ids: Sequence[int] = (1, 2, 3), **more: Any) -> dict[str, Any]:
+    """What a llama-server says of a completion in its own format."""
+    timings = {"cache_n": cached, "prompt_n": evaluated, "prompt_ms": 1.0, "predicted_n": len(ids), "predicted_ms": 1.0}
+    said = {"content": "text", "tokens": list(ids), "id_slot": slot, "stop": True, "stop_type": "limit"}
+    return {**said, "truncated": False, "timings": timings, **more}
 
 
 class _Joined:

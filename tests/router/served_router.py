@@ -22,7 +22,6 @@ import uvicorn
 import toktier
 from toktier.router import connections
 from toktier.router.app import RouterApp, create_app
-from toktier.router.guards import ConnectionTally
 from toktier.router.request_facts import RequestFacts
 from toktier.router.server import bind
 from toktier.router.settings import ServeSettings
@@ -81,12 +80,11 @@ class Served:
         self.router.record = recorded  # type: ignore[method-assign]
         if prepare is not None:
             prepare(self.app)
-        self.tally = ConnectionTally()
         self._sock = bind("127.0.0.1", 0)
         self.url = f"http://127.0.0.1:{self._sock.getsockname()[1]}"
         config = uvicorn.Config(
             self.app,
-            http=connections.protocol(self.settings.max_connections, self.settings.idle_seconds, self.tally),
+            http=connections.protocol(self.settings.max_connections, self.settings.idle_seconds, self.app.connections),
             interface="asgi3",
             lifespan="on",
             loop="asyncio",
@@ -165,7 +163,8 @@ class Served:
     def facts(self, response: httpx.Response) -> RequestFacts:
         """Of the request that was answered so."""
         name = response.headers["x-request-id"]
-        return self.recorded(lambda: next((one for one in self.requests if one.id == name), None))
+        found: RequestFacts = self.recorded(lambda: next((one for one in self.requests if one.id == name), None))
+        return found
 
     def recorded(self, condition: Callable[[], Any]) -> Any:
         """What `condition` gives when it is true, asked again after each request that ends."""

@@ -177,7 +177,7 @@ class Exchange(Response):
             generated, actual = answer.ids, answer.id_slot
             finished, truncated = answer.finished and answer.error is None, answer.truncated
             if self._request.cache:  # where nothing was to be reused, nothing that was is no sign of anything
-                measured = answer.cached
+                measured = self._measured()
             if not generated and answer.text:
                 guessed = self._router.encode(answer.text, False)
         error_status = self._status is not None and self._status != 200
@@ -192,10 +192,13 @@ class Exchange(Response):
             refused=error_status,
         )
         if answer is not None and not self._router.is_count_right(upstream, prepared, answer):
-            self._ids = Ids.UPSTREAM
+            if prepared.kind is not Ids.SENT:
+                self._ids = Ids.UPSTREAM
             truncated = True
         if truncated or (error_status and (self._status or 0) >= 500):
             table.forget(reservation.upstream, reservation.slot)
+        if self._settled.stale or self._settled.moved:
+            upstream.suspect()  # another process may answer there by now
         if lost:
             self._router.sync(upstream)
         elif answer is not None and answer.finished:
@@ -278,6 +281,14 @@ class Exchange(Response):
             self._answer = self._relay.answer()
         return self._answer
 
+    def _measured(self) -> int | None:
+        """Reused tokens, as the upstream says; None where it counted another prompt than the IDs that it was sent."""
+        answer, prepared = self._seen(), self._prepared
+        if answer is None or answer.cached is None:
+            return None
+        sent = None if prepared is None or prepared.kind is not Ids.SENT else len(prepared.ids)
+        return answer.cached if sent is None or answer.prompt_tokens in (None, sent) else None
+
     def _record(self) -> None:
         upstream = self._upstream
         if upstream is None:
@@ -290,7 +301,7 @@ class Exchange(Response):
         if answer is not None and answer.id_slot is not None and self._request.unrouted is None:
             slot = answer.id_slot
         prompt = 0 if self._prepared is None else len(self._prepared.ids)
-        if answer is not None and answer.prompt_tokens is not None:
+        if answer is not None and answer.prompt_tokens is not None and self._ids is not Ids.SENT:
             prompt = answer.prompt_tokens
         predicted = decision.predicted if decision is not None and self._request.cache else 0
         self._router.record(
@@ -309,7 +320,7 @@ class Exchange(Response):
                 prompt_tokens=prompt,
                 generated_tokens=0 if answer is None else answer.generated or len(answer.ids),
                 predicted=predicted,
-                measured=None if answer is None else answer.cached,
+                measured=self._measured(),
                 stale=settled is not None and settled.stale,
                 prompt_ms=None if answer is None else answer.prompt_ms,
                 generated_ms=None if answer is None else answer.generated_ms,

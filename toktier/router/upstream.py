@@ -208,8 +208,12 @@ class Upstream:
                 self.standing.lost(f"{error}")
             return self.state
 
+    def suspect(self) -> None:
+        """What it answered gives reason to ask it at once how it is."""
+        self._suspected.set()
+
     async def suspected(self, seconds: float) -> None:
-        """Returns when a connection was lost since the last probe, or after `seconds`: when the next one is due."""
+        """Returns when it became suspect since the last probe, or after `seconds`: when the next one is due."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._suspected.wait()
@@ -352,7 +356,7 @@ class Upstream:
             lost = UpstreamLost(f"{self.where} cannot be reached, or ended the connection ({type(error).__name__})")
             if self.state is UpstreamState.UP:
                 self.standing.lost(lost.message)
-                self._suspected.set()
+                self.suspect()
             return lost
         return UpstreamBroken(f"{self.where} could not be asked ({type(error).__name__})")
 
