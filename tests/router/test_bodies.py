@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from toktier.errors import RequestInvalid
@@ -37,6 +37,7 @@ def body_of(**members: Any) -> bytes:
     return json.dumps(members).encode()
 
 
+@settings(deadline=None)
 @given(others=OTHERS, slot=st.none() | st.integers(0, 4095), native=st.booleans(), stream=st.booleans())
 def test_law_every_member_that_is_not_the_routers_goes_up_as_it_came(
     others: dict[str, Any], slot: int | None, native: bool, stream: bool
@@ -51,6 +52,7 @@ def test_law_every_member_that_is_not_the_routers_goes_up_as_it_came(
     assert up["stream"] is stream
 
 
+@settings(deadline=None)
 @given(others=OTHERS, text=st.text())
 def test_law_a_chat_goes_up_as_it_came(others: dict[str, Any], text: str) -> None:
     messages = [{"role": "user", "content": text}]

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from toktier.router import relay
@@ -60,6 +60,7 @@ def events(draw: st.DrawFn) -> tuple[bytes, bytes]:
     return b"data: " + written(dict(whole)) + end, b"data: " + written(members) + end
 
 
+@settings(deadline=None)
 @given(given_events=st.lists(events(), max_size=6), data=st.data())
 def test_law_any_split_of_a_stream_gives_the_same_bytes_and_the_same_answer(
     given_events: list[tuple[bytes, bytes]], data: st.DataObject
@@ -81,6 +82,7 @@ def test_law_any_split_of_a_stream_gives_the_same_bytes_and_the_same_answer(
     assert facts(untouched.answer()) == facts(whole.answer())
 
 
+@settings(deadline=None)
 @given(came=st.binary(max_size=200), cut=st.integers(0, 200))
 @example(came=b'data: {"__verbose":1', cut=5)
 @example(came=b"dat", cut=1)

@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.router.fake_upstream import FakeUpstream, fake_upstream, forever, raw, reply, stream
+from tests.router.fake_upstream import FakeUpstream, Seen, fake_upstream, forever, raw, reply, stream
 from toktier.errors import ConfigInvalid, ToktierError, UpstreamBroken, UpstreamLost, UpstreamRefused, UpstreamSilent
 from toktier.router.upstream import Bounds, Route, Timeouts, Upstream
 from toktier.router.vocabulary import UpstreamState
@@ -348,6 +348,22 @@ def test_a_lost_connection_asks_for_a_probe_at_once() -> None:
         await asyncio.wait_for(waiting, 20)
         assert await upstream.probe() is UpstreamState.UP
         assert upstream.epoch == 1
+
+    with_fake(use)
+
+
+def test_a_question_that_a_closing_connection_lost_is_asked_again_and_a_request_is_not() -> None:
+    async def use(fake: FakeUpstream, upstream: Upstream) -> None:
+        async def once(seen: Seen, writer: asyncio.StreamWriter) -> None:
+            fake.answers[seen.path] = reply({"tokens": [1]})
+            writer.close()
+
+        fake.answers["/tokenize"] = fake.answers["/v1/completions"] = once
+        assert await upstream.tokenize("a") == [1]
+        assert upstream.state is UpstreamState.UP
+        with pytest.raises(UpstreamLost):
+            await read(upstream)
+        assert [seen.path for seen in fake.seen].count("/v1/completions") == 1
 
     with_fake(use)
 

@@ -300,25 +300,33 @@ class Upstream:
     async def _ask(
         self, method: str, path: str, body: bytes | None = None, limit: int = MAX_QUESTION_ANSWER
     ) -> tuple[int, bytes]:
-        request = self._request(method, path, body)
         try:
             async with asyncio.timeout(self.timeouts.question):
-                response = await self._client.send(request, stream=True)
                 try:
-                    _check_encoding(self.where, response)
-                    parts, size = [], 0
-                    async for chunk in response.aiter_raw():
-                        parts.append(chunk)
-                        size += len(chunk)
-                        if size > limit:
-                            raise UpstreamBroken(f"{self.where} answered {path} with more than {limit:,} bytes")
-                    return response.status_code, b"".join(parts)
-                finally:
-                    await response.aclose()
+                    return await self._asked(method, path, body, limit)
+                except (httpx.RemoteProtocolError, httpx.ReadError, httpx.WriteError) as error:
+                    if isinstance(error, httpx.RemoteProtocolError) and not _ended_early(error):
+                        raise
+                # A connection that idled may end as it is used. A question may be asked twice: it changes nothing.
+                return await self._asked(method, path, body, limit)
         except TimeoutError:
             raise UpstreamSilent(f"{self.where} did not answer {path} within {self.timeouts.question:g} s") from None
         except httpx.HTTPError as error:
             raise self.fault(error) from None
+
+    async def _asked(self, method: str, path: str, body: bytes | None, limit: int) -> tuple[int, bytes]:
+        response = await self._client.send(self._request(method, path, body), stream=True)
+        try:
+            _check_encoding(self.where, response)
+            parts, size = [], 0
+            async for chunk in response.aiter_raw():
+                parts.append(chunk)
+                size += len(chunk)
+                if size > limit:
+                    raise UpstreamBroken(f"{self.where} answered {path} with more than {limit:,} bytes")
+            return response.status_code, b"".join(parts)
+        finally:
+            await response.aclose()
 
     # answers that pass
 
