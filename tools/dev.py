@@ -291,10 +291,15 @@ def model_of_embeddings() -> Site:
     return Site("minilm", "minilm", "MINILM", "--no-deps")
 
 
+def tester_of_documents() -> Site:
+    """What it requires beside what is in `.venv`; none of it is used for GraphQL or recordings, but imported."""
+    return Site("schemathesis", "schemathesis-test", "SCHEMATHESIS", "--no-deps", "--no-compile")
+
+
 def test_variants(counting: Variant, sanitizing: Variant, *sites: Site) -> None:
     """What only other builds, another reference, or packages that stay out of `.venv` can show. `sites`: of the
-    publishers' encoders, the engines of others, the loader, the indexer and the embeddings."""
-    converted, compared, loaded, indexed, embedded = (site.environment() for site in sites)
+    publishers' encoders, the engines of others, the loader, the indexer, the embeddings and the tester of documents."""
+    converted, compared, loaded, indexed, embedded, asked = (site.environment() for site in sites)
     counting.wait()
     sanitizing.wait()
     # Each of these is one process: together they fill the cores.
@@ -319,6 +324,8 @@ def test_variants(counting: Variant, sanitizing: Variant, *sites: Site) -> None:
         Job("dynamo", PYTHON, "-m", "pytest", "-q", "tests/router/test_dynamo_indexer.py", env=indexed),
         # Embeddings by a real model.
         Job("minilm", PYTHON, "-m", "pytest", "-q", "-m", "not full", "tests/router/test_minilm.py", env=embedded),
+        # Whatever the router's OpenAPI document allows, asked of it.
+        Job("schemathesis", PYTHON, "-m", "pytest", "-q", "tests/router/test_openapi_document.py", env=asked),
         # The operation counters: nothing grows faster than the text.
         Job("counters", PYTHON, "-S", "-P", "-m", "pytest", "-q", "tests/counters", env=counting.environment()),
     ]  # fmt: skip
@@ -354,7 +361,10 @@ def do_test(options: argparse.Namespace) -> None:
     # Operation counts and planted faults do not touch each other, and share a build.
     counting = Variant("instrumented", "TOKTIER_COUNTERS=ON", "TOKTIER_FAULTS=ON")
     sanitizing = Variant("sanitize", "TOKTIER_SANITIZE=ON", "TOKTIER_PROGRAMS=ON")
-    sites = publishers(), engines_of_others(), library_of_the_loader(), indexer_of_dynamo(), model_of_embeddings()
+    sites = (
+        publishers(), engines_of_others(), library_of_the_loader(), indexer_of_dynamo(), model_of_embeddings(),
+        tester_of_documents(),
+    )  # fmt: skip
     install_nvrtc()
     required = {} if server is None else server.wait()
     # Over all cores, whole files to one worker: fixtures of a module are made once.

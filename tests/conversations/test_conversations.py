@@ -72,6 +72,10 @@ def prepare(place: Path) -> None:
         ("Open it.", "It shuts."),
     ]
     (place / "pairs.jsonl").write_text("".join(json.dumps({"cached": a, "uncached": b}) + "\n" for a, b in pairs))
+    (place / "router.toml").write_text(
+        'upstream = "http://127.0.0.1:8080"\ntokenizer-file = "mini.json"\naccess-log = true\n'
+    )
+    (place / "misspelt.toml").write_text('upstream = "http://127.0.0.1:8080"\nmax_concurrent = 5\n')
     (place / "corpus" / "deep").mkdir(parents=True)
     (place / "corpus" / "one.md").write_text("one two three\n")
     (place / "corpus" / "deep" / "two.txt").write_text("four five six\n")

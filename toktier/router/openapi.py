@@ -18,6 +18,7 @@ _MESSAGE: Final = {
     "required": ["role"],
     "properties": {"role": {"type": "string"}, "content": {"type": ["string", "array", "null"]}},
 }
+_FLAG: Final = {"type": ["boolean", "null"]}
 _STREAM: Final = {"type": ["boolean", "null"], "description": "The answer as server-sent events."}
 
 COMPLETION: Final[dict[str, Any]] = {
@@ -32,12 +33,11 @@ CHAT: Final[dict[str, Any]] = {
 }
 TOKENIZE: Final[dict[str, Any]] = {
     "type": "object",
-    "required": ["content"],
     "properties": {
-        "content": {"type": "string"},
-        "add_special": {"type": "boolean"},
-        "parse_special": {"type": "boolean"},
-        "with_pieces": {"type": "boolean"},
+        "content": {"type": ["string", "array"]},
+        "add_special": _FLAG,
+        "parse_special": _FLAG,
+        "with_pieces": _FLAG,
     },
 }
 TOKENS: Final[dict[str, Any]] = {"type": "object", "required": ["tokens"], "properties": {"tokens": {"type": "array"}}}
@@ -84,7 +84,7 @@ def responses(
     """The `responses` of a route. `stream`: it may also answer with server-sent events."""
     content: dict[str, Any] = {"application/json": {"schema": schema}}
     if stream:
-        content["text/event-stream"] = {"schema": {"type": "string"}}
+        content["text/event-stream"] = {}  # of events a schema would say what each is
     found: dict[int | str, dict[str, Any]] = {200: {"description": "The answer.", "content": content}}
     for status in refusals:
         found[status] = {"description": _REFUSALS[status], "content": {"application/json": {"schema": ERROR}}}
