@@ -61,11 +61,12 @@ def test_a_loss_is_a_restart_where_processes_have_no_name_and_none_where_they_ha
     [{"id_task": 6}, {"id_task": None}, {"tokens": None}],
     ids=["fewer tasks", "no task", "no tokens"],
 )
-def test_slots_that_have_gone_back_are_of_another_process(now: dict[str, object]) -> None:
-    for facts in (FACTS, OLDER):
+def test_slots_that_have_gone_back_are_of_another_process_where_processes_have_no_name(now: dict[str, object]) -> None:
+    for facts, epochs in ((FACTS, 1), (OLDER, 2)):
         standing = admitted(facts)
-        assert standing.answered(facts, [SLOTS[0], replace(SLOTS[1], **now)])  # type: ignore[arg-type]
-        assert standing.epoch == 2
+        slots = [SLOTS[0], replace(SLOTS[1], **now)]  # type: ignore[arg-type]
+        assert standing.answered(facts, slots) is (epochs == 2)
+        assert standing.epoch == epochs
 
 
 def test_slots_that_go_on_are_of_the_same_process() -> None:

@@ -80,9 +80,9 @@ class Standing:
         known = self.facts
         if known is None or facts.identity != known.identity:
             return True
-        if facts.process is None and self._was_lost:
-            return True
-        return any(_went_back(before, now) for before, now in zip(self.slots, slots, strict=False))
+        if facts.process is not None:
+            return False
+        return self._was_lost or any(map(_went_back, self.slots, slots))
 
     def _set(self, state: UpstreamState, why: str | None) -> None:
         self.state = state
