@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
@@ -194,5 +195,11 @@ class TableBesideServer(RuleBasedStateMachine):
             assert (self.told[slot] or []) == content.ids[: content.sure].tolist()
 
 
+class ForLonger(TableBesideServer):
+    """The same, with room for what takes many steps."""
+
+
 TestTableBesideServer = TableBesideServer.TestCase
-TestTableBesideServer.settings = settings(max_examples=120, stateful_step_count=30, deadline=None)
+TestTableBesideServer.settings = settings(max_examples=100, stateful_step_count=25, deadline=None)
+TestForLonger = pytest.mark.ci(ForLonger.TestCase)
+TestForLonger.settings = settings(max_examples=600, stateful_step_count=40, deadline=None)

@@ -81,11 +81,7 @@ class BruteForceIndex(Generic[KeyT]):
         near = np.flatnonzero(scores >= (WITHIN * best if best > 0 else best))
         order = near[np.lexsort((near, -scores[near], -self._tokens[near]))][:k]
         if len(order) < min(k, count):
-            rest = np.ones(count, dtype=bool)
-            rest[near] = False
-            far = np.flatnonzero(rest)
-            missing = k - len(order)
-            if len(far) > missing:
-                far = far[np.argpartition(-scores[far], missing - 1)[:missing]]
+            top = np.argpartition(scores, count - k)[count - k :] if k < count else np.arange(count)
+            far = top[scores[top] < scores[near].min()]  # those near are the best, so all of them are in `top`
             order = np.concatenate((order, far[np.lexsort((far, -scores[far]))]))
         return [Candidate(self._keys[i], float(scores[i]), int(self._tokens[i])) for i in order]

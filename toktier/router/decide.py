@@ -38,8 +38,8 @@ class Policy:
     share one machine; `same`: costs that differ by less, in tokens, are the same where upstreams are compared;
     `similar`: the least cosine at which two prompts are.
 
-    benchmarks/router_policy.py hardly moves with any of them: 85 to 87 % of what can be spared between the halves and
-    the doubles of `returns` and `held`."""
+    benchmarks/router_policy.py hardly moves with any of them: 84 to 87 % of the most that can be spared between the
+    halves and the doubles of `returns` and `held`, whose order is what counts."""
 
     min_reuse: int = MIN_REUSE_FOR_HIT
     leftover: int = 64

@@ -68,7 +68,8 @@ class Settled(NamedTuple):
 VOID: Final = Settled(0, current=False)
 
 
-class End(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class End:
     """How a request ended: the arguments of `SlotTable.settle`."""
 
     generated: Sequence[int] | Ids

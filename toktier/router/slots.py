@@ -314,10 +314,10 @@ class SlotTable:
             other = upstream.slots[actual_slot]
             other.version += 1
             new = end.content(reservation, upstream.n_ctx)
-            if other.in_flight and new is not None:  # before them or behind: nobody knows
+            if new is not None:  # before or behind whatever else ran there and runs: nobody knows
                 for one in other.in_flight:
                     one.may_be_followed_by(new)
-                new = new.at_most(0)
+                new = new.at_most(0) if other.in_flight else new.doubted(other.content)
             self._replace(reservation.upstream, actual_slot, new, reservation, 0)
         return Settled(promised, moved=True)
 
@@ -343,8 +343,10 @@ class SlotTable:
             if content is None:
                 if slot.state is SlotState.EMPTY and tokens > 0:
                     slot.state = SlotState.UNKNOWN
-            elif tokens != len(content.ids) and (content.exact or tokens < content.sure or tokens <= 0):
+            elif tokens < content.sure or (content.exact and tokens != len(content.ids)):
                 wrong.append(index)
+                self.forget(upstream, index)
+            elif tokens <= 0:
                 self.forget(upstream, index)
             elif tokens < len(content.ids):
                 self._store(upstream, index, content.cut(tokens))
