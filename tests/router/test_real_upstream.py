@@ -304,6 +304,18 @@ def test_d23_shifted_chunks_are_never_asked_for_whatever_the_server_was_started_
     assert shifted["timings"]["cache_n"] > 40
 
 
+def test_an_answer_says_when_tokens_were_discarded_to_make_room(start_llama: Callable[..., LlamaServer]) -> None:
+    server = start_llama("--context-shift", "--parallel", "1", "--ctx-size", "256")
+
+    async def use(upstream: Upstream) -> None:
+        for stream in (False, True):
+            whole = await complete(upstream, A, 0, stream=stream, n_predict=40, ignore_eos=True)
+            shifted = await complete(upstream, A, 0, stream=stream, n_predict=300, ignore_eos=True)
+            assert (whole.answer.truncated, shifted.answer.truncated) == (False, True)
+
+    with_upstream(server.url, use)
+
+
 OPTIONS = [
     {},
     {"stream_options": {"include_usage": True}},
