@@ -13,6 +13,7 @@ import pytest
 from tests.router.chromium import open_chromium, pixels
 from tests.router.finished_requests import NOW, request
 from tests.router.page_server import PageServer
+from toktier.router.records_faults import RecordsFault
 from toktier.router.rows import SlotRow, UpstreamRow
 from toktier.router.vocabulary import SlotState, UpstreamState
 
@@ -21,8 +22,7 @@ PATIENCE = 30
 HOSTILE = '"><img src=x onerror="window.harmed=1"><script>window.harmed=1</script>{{7*7}}'
 RECORDS = {
     "path": "requests.db", "state": "failing", "fault": "full", "meaning": "the disk or the quota is full",
-    "faults": {"unwritable": 0, "full": 3, "locked": 0, "removed": 0, "damaged": 0, "foreign": 0, "not_a_file": 0,
-               "network": 0, "reader": 0, "io": 0, "other": 0},
+    "faults": dict.fromkeys(map(str, RecordsFault), 0) | {"full": 3},
     "queued": 5, "written": 40, "dropped": 1234, "keeps_outputs": False, "outputs_written": 0, "outputs_dropped": 0,
     "bytes": 123_456,
 }  # fmt: skip
