@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import toktier
+from tests.router.fake_upstream import FakeUpstream, fake_beside
 from tests.support import llama_server, workers
 from tests.support.llama_server import LlamaServer
 from toktier import resources
@@ -86,3 +87,10 @@ def start_llama(tiny_model: Path, tmp_path: Path) -> Iterator[Callable[..., Llam
     yield start
     for server in servers:
         server.stop()
+
+
+@pytest.fixture
+def fake(mini: toktier.Tokenizer) -> Iterator[FakeUpstream]:
+    """A stand-in with the vocabulary of `mini`; a test says what it answers to completions."""
+    with fake_beside(tokenize=lambda text: mini.encode(text, add_special_tokens=False).ids) as fake:
+        yield fake

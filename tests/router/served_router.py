@@ -20,6 +20,7 @@ import httpx
 import uvicorn
 
 import toktier
+from tests.router.running import Raw
 from toktier.router import connections
 from toktier.router.app import RouterApp, create_app
 from toktier.router.request_facts import RequestFacts
@@ -157,6 +158,12 @@ class Served:
     def streaming(self, path: str, body: dict[str, Any]) -> Iterator[Streaming]:
         with self.client.stream("POST", path, json={**body, "stream": True}) as response:
             yield Streaming(response)
+
+    def begin(self, path: str, body: dict[str, Any]) -> Raw:
+        """A connection on which a request was sent; closed, its client has gone away."""
+        data = json.dumps(body).encode()
+        head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(data)}\r\n\r\n".encode()
+        return Raw(int(self.url.rpartition(":")[2]), head + data)
 
     # What the router says
 

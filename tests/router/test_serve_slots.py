@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 import toktier
-from tests.router.fake_upstream import FakeUpstream, completed, fake_beside, reply
+from tests.router.fake_upstream import FakeUpstream, completed, reply
 from tests.router.served_router import Served
 from tests.router.upstream_calls import other, tokens
 from tests.support.llama_server import LlamaServer
 from toktier.router.vocabulary import Choice, Outcome, Reuse
 
 A = tokens(1, 100)
-
-
-@pytest.fixture
-def fake(mini: toktier.Tokenizer) -> Iterator[FakeUpstream]:
-    with fake_beside(tokenize=lambda text: mini.encode(text, add_special_tokens=False).ids) as fake:
-        yield fake
 
 
 def says(fake: FakeUpstream, cached: int, evaluated: int, slot: int, **more: object) -> None:

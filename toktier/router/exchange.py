@@ -94,19 +94,30 @@ class Exchange(Response):
         except (UpstreamLost, UpstreamBroken, UpstreamSilent, UpstreamRefused) as error:
             self._outcome = _OUTCOMES[type(error)]
             await self._fail(send, error)
+        except Exception:  # what the router refuses itself is counted by who answers it
+            self._upstream = None
+            self._state.pop(RECORDED, None)
+            raise
 
     # A request that can be pinned
 
     async def _pass_routed(self, send: Send) -> None:
         failed = set[int]()
+        lost: UpstreamLost | None = None
         while True:
-            upstream = await self._place(failed)
+            try:
+                upstream = await self._place(failed)
+            except Refused:
+                if lost is None:
+                    raise
+                raise lost from None
             try:
                 reservation = self._reserve()
                 async with self._settling(upstream, reservation):
                     await self._ask(send, upstream, self._prepared_body(), reservation)
                 return
-            except UpstreamLost:
+            except UpstreamLost as error:
+                lost = error
                 failed.add(upstream.index)
                 if self._started or len(failed) == len(self._router.upstreams):
                     raise
@@ -114,7 +125,7 @@ class Exchange(Response):
     async def _place(self, failed: set[int]) -> Upstream:
         """Decides where the request goes, for which its IDs have to be known."""
         began = time.monotonic()
-        prepared = await self._router.prepare(self._request, failed)
+        prepared = await self._router.prepare(self._request, failed, self._asked)
         asked = time.monotonic()
         self._prepared, self._ids = prepared, prepared.kind
         decision = await self._router.decide(prepared, self._request.cache, failed)
@@ -122,13 +133,18 @@ class Exchange(Response):
             raise self._router.no_upstream()
         upstream = self._router.upstreams[decision.upstream]
         if not self._router.is_same_model(prepared.rendered_by, upstream):
-            prepared = await self._router.prepare(self._request, failed, only=upstream)
+            prepared = await self._router.prepare(self._request, failed, self._asked, only=upstream)
             self._prepared, self._ids = prepared, prepared.kind
         self._decision = decision
         self._chosen(upstream)
         waited = asked - began if prepared.rendered_by is not None else 0.0
         self._router_ms = 1000 * (time.monotonic() - self._arrived - waited)
         return upstream
+
+    def _asked(self, upstream: Upstream) -> None:
+        """About a chat, of which nothing is known yet."""
+        self._ids = Ids.UPSTREAM
+        self._chosen(upstream)
 
     def _chosen(self, upstream: Upstream) -> None:
         self._upstream = upstream

@@ -30,8 +30,9 @@ class Prepared:
 
 def of_completion(request: CompletionRequest, encode: Encode) -> Prepared:
     ids = request.ids(encode)
-    # An empty text is answered with nothing, an empty list of IDs with an error: each goes up as it came.
-    sent = None if request.text_is_empty and not len(ids) else ids
+    # An empty text and a list of an empty list are answered with nothing, an empty list with an error: each goes up as
+    # it came.
+    sent = ids if len(ids) else None
     text = request.prompt[0] if len(request.prompt) == 1 else None
     return Prepared(
         ids=ids,

@@ -11,7 +11,7 @@ import contextlib
 import hashlib
 import logging
 import time
-from collections.abc import AsyncIterator, Collection
+from collections.abc import AsyncIterator, Callable, Collection
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -149,10 +149,15 @@ class Router:
         return np.frombuffer(memoryview(encoding), dtype=np.uint32)
 
     async def prepare(
-        self, request: CompletionRequest | ChatRequest, failed: Collection[int], *, only: Upstream | None = None
+        self,
+        request: CompletionRequest | ChatRequest,
+        failed: Collection[int],
+        asks: Callable[[Upstream], None],
+        *,
+        only: Upstream | None = None,
     ) -> Prepared:
-        """The IDs of a request. A chat is rendered by an upstream that is not in `failed`, or by `only` that one.
-        Raises InvalidText, and what upstreams raise."""
+        """The IDs of a request. A chat is rendered by an upstream that is not in `failed`, or by `only` that one;
+        `asks` is told before each that is asked. Raises InvalidText, and what upstreams raise."""
         if isinstance(request, CompletionRequest):
             if len(request.written) < OFF_LOOP_BYTES:
                 return prompts.of_completion(request, self.encode)
@@ -160,6 +165,7 @@ class Router:
         lost: UpstreamLost | None = None
         for upstream in self.upstreams if only is None else [only]:
             if upstream.state is UpstreamState.UP and upstream.index not in failed:
+                asks(upstream)
                 try:
                     return prompts.of_chat(await self._agreements[upstream.index].agree(request), upstream)
                 except UpstreamLost as error:
