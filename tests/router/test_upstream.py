@@ -142,7 +142,7 @@ def test_a_url_is_a_host_and_a_port(url: str) -> None:
     ("handler", "error"),
     [
         (raw(b"HTTP/1.1 200 OK\r\nx: " + b"y" * 300_000), UpstreamBroken),
-        (raw(b"HTTP/1.1 200 OK\r\n", *[b"x%d: y\r\n" % i for i in range(30_000)]), UpstreamBroken),
+        (raw(b"HTTP/1.1 200 OK\r\n", b"".join(b"x%d: y\r\n" % i for i in range(30_000))), UpstreamBroken),
         (raw(b"SMTP ready\r\n\r\n"), UpstreamBroken),
         (raw(b"HTTP/1.1 200 OK\r\ncontent-length: -5\r\n\r\n"), UpstreamBroken),
         (raw(OK + b"transfer-encoding: chunked\r\n\r\nzz\r\n"), UpstreamBroken),
@@ -162,7 +162,7 @@ def test_a_url_is_a_host_and_a_port(url: str) -> None:
 @pytest.mark.parametrize("question", [False, True], ids=["passing", "asked"])
 def test_an_answer_that_is_none_ends_with_its_error(handler: Any, error: type[ToktierError], question: bool) -> None:
     async def use(fake: FakeUpstream, upstream: Upstream) -> None:
-        upstream.timeouts = SHORT
+        upstream.timeouts = SHORT if error is UpstreamSilent else PATIENT
         fake.answers["/v1/completions"] = fake.answers["/v1/models"] = handler
         with pytest.raises(error) as caught:
             await (upstream.models() if question else read(upstream))
