@@ -39,6 +39,13 @@ def test_conversations_of_like_worth_do_not_take_turns() -> None:
     assert holds.held([merit(proven=500, held=True), merit(proven=800)]) == [False, True]
 
 
+def test_where_conversations_come_at_random_the_last_used_are_held() -> None:
+    merits = [merit(proven=900, idle=3, held=True), merit(proven=100, idle=1), merit(proven=500, idle=2), NOTHING]
+    assert holds.held([*merits[:3]], in_turn=False) == [False, True, True]
+    assert holds.held(merits, in_turn=False) == [True, True, True, False]
+    assert holds.held([*merits[:3]]) == [True, False, True]
+
+
 def test_a_hold_lapses_when_its_conversation_is_overdue() -> None:
     assert holds.held([merit(idle=16, held=True), NOTHING]) == [True, False]
     assert holds.held([merit(idle=17, held=True), NOTHING]) == [False, False]
@@ -58,9 +65,9 @@ MERITS = st.builds(
 )
 
 
-@given(st.lists(MERITS, min_size=1, max_size=12))
-def test_one_slot_at_least_stays_free_for_others(merits: list[Merit]) -> None:
-    chosen = holds.held(merits)
+@given(st.lists(MERITS, min_size=1, max_size=12), st.booleans())
+def test_one_slot_at_least_stays_free_for_others(merits: list[Merit], in_turn: bool) -> None:
+    chosen = holds.held(merits, in_turn=in_turn)
     assert len(chosen) == len(merits)
     assert chosen.count(True) <= len(merits) - 1
     for one, is_held in zip(merits, chosen, strict=True):

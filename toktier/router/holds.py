@@ -1,11 +1,13 @@
 """Which slots are held: not taken by prompts that share nothing with them while another slot can be had.
 
 A slot earns it when a prefix of it was used again, or when its conversation came back after its slot had been taken.
-What it is worth is tokens spared for each request that passes: the prefix that came back, by how many requests lie
-between two uses. At most all slots of an upstream but one are held, those worth most; one that is held already counts
-half as much again, or conversations of like worth would take turns in holding, and none would profit. A hold lapses
-when its conversation is overdue: not used for `OVERDUE` times the usual distance, or for a quarter of an hour. Not
-here: what a slot that is not held costs to take (`decide`).
+Where conversations come in turn (`traffic`), it is worth the tokens spared for each request that passes: the prefix
+that came back, by how many requests lie between two uses; one that is held already counts half as much again, or
+conversations of like worth would take turns in holding, and none would profit. Where they come at random or in bursts,
+those used last are worth most. At most all slots of an upstream but one are held.
+
+A hold lapses when its conversation is overdue: not used for `OVERDUE` times the usual distance, or for a quarter of an
+hour. Not here: what a slot that is not held costs to take (`decide`).
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 HELD_ALREADY: Final = 1.5
-OVERDUE: Final = 2.0  # of conversations that return at random, one in seven comes later, and is held when it does
+OVERDUE: Final = 2.0  # of conversations that return at random, one in seven comes later
 SHORTEST_LAPSE: Final = 2  # requests for each slot
 LONGEST_SECONDS: Final = 900.0
 
@@ -31,9 +33,9 @@ class Merit(NamedTuple):
     held: bool
 
 
-def held(merits: Sequence[Merit]) -> list[bool]:
-    """For each slot of one upstream, in order."""
-    worth = [_worth(merit, len(merits)) for merit in merits]
+def held(merits: Sequence[Merit], *, in_turn: bool = True) -> list[bool]:
+    """For each slot of one upstream, in order. `in_turn`: conversations come in turn, not at random."""
+    worth = [_worth(merit, len(merits), in_turn) for merit in merits]
     deserving = sorted((i for i, w in enumerate(worth) if w > 0), key=lambda i: (-worth[i], i))
     chosen = set(deserving[: len(merits) - 1])
     return [i in chosen for i in range(len(merits))]
@@ -44,8 +46,10 @@ def is_overdue(merit: Merit, slots: int) -> bool:
     return merit.idle_requests > lapse or merit.idle_s > LONGEST_SECONDS
 
 
-def _worth(merit: Merit, slots: int) -> float:
+def _worth(merit: Merit, slots: int, in_turn: bool) -> float:
     if merit.reuses < 1 or is_overdue(merit, slots):
         return 0.0
+    if not in_turn:
+        return 1.0 / max(merit.idle_requests, 1)
     worth = merit.proven / max(merit.distance, merit.idle_requests, 1.0)
     return worth * HELD_ALREADY if merit.held else worth

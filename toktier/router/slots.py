@@ -133,7 +133,7 @@ class SlotTable:
 
     def views(self, ids: Ids) -> list[View]:
         """Every slot of every usable upstream, in order."""
-        now, most, usual = self._clock(), max(len(ids) - 1, 0), self._distance()
+        now, most, usual = self._clock(), max(len(ids) - 1, 0), self._traffic.distance(self._count())
         found: list[View] = []
         for number, upstream in self._upstreams.items():
             if not upstream.usable or not upstream.slots:
@@ -180,8 +180,8 @@ class SlotTable:
             total += upstream.rates.remaining(todo, reservation.limit, reservation.seen, elapsed)
         return total
 
-    def _distance(self) -> float:
-        return self._traffic.distance(sum(len(upstream.slots) for upstream in self._upstreams.values()))
+    def _count(self) -> int:
+        return sum(len(upstream.slots) for upstream in self._upstreams.values())
 
     # One request
 
@@ -393,11 +393,12 @@ class SlotTable:
         slot = self._upstreams[upstream].slots[index]
         if slot.content is not None and not slot.content.is_continued_by(shared):
             self._remember(slot)
-        now = self._clock()
-        self._traffic.ended(slot.used(reservation, shared, now))
-        slots, requests, usual = self._upstreams[upstream].slots, self._traffic.requests, self._distance()
-        merits = [one.merit(requests, now, usual) for one in slots]
-        for one, held in zip(slots, holds.held(merits), strict=True):
+        now, count = self._clock(), self._count()
+        self._traffic.ended(slot.used(reservation, shared, now), count)
+        usual, in_turn = self._traffic.distance(count), self._traffic.takes_turns(count)
+        slots = self._upstreams[upstream].slots
+        merits = [one.merit(self._traffic.requests, now, usual) for one in slots]
+        for one, held in zip(slots, holds.held(merits, in_turn=in_turn), strict=True):
             one.held = held
         self._store(upstream, index, new)
 
