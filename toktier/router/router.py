@@ -128,10 +128,13 @@ class Router:
         await upstream.probe()
         if upstream.state is not before:
             LOG.warning("upstream %d is %s: %s", upstream.index, upstream.state.value, upstream.notes or "")
+        epoch = self._epochs[upstream.index]
         self.sync(upstream)
         if upstream.state is UpstreamState.UP:
             held = [None if slot.busy else slot.tokens for slot in upstream.standing.slots]
-            self.table.audit(upstream.index, held, versions)
+            # Of slots that are known from now on no request can have changed any.
+            is_new = self._epochs[upstream.index] != epoch
+            self.table.audit(upstream.index, held, None if is_new else versions)
 
     def sync(self, upstream: Upstream) -> None:
         """Takes over what is known of an upstream: whether it is used, and whether it is another process now."""
