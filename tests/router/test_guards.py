@@ -160,9 +160,9 @@ def test_what_nobody_foresaw_says_nothing_of_itself(lines: pytest.LogCaptureFixt
     ("error", "status", "code", "kind"),
     [
         (InvalidText("malformed UTF-8 at byte 3"), 400, "invalid_text", "invalid_request_error"),
-        (UpstreamLost("gone"), 502, "upstream_lost", "server_error"),
+        (UpstreamLost("gone"), 502, "upstream_broken", "server_error"),
         (UpstreamBroken("broken"), 502, "upstream_broken", "server_error"),
-        (UpstreamSilent("silent"), 504, "upstream_silent", "server_error"),
+        (UpstreamSilent("silent"), 504, "upstream_timeout", "server_error"),
         (BackendUnavailable("none"), 503, "backend_unavailable", "server_error"),
         (Refused(Refusal.UNSUPPORTED, "not done"), 501, "unsupported", "invalid_request_error"),
     ],

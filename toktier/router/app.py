@@ -91,8 +91,10 @@ def _kv_events(settings: ServeSettings) -> KvEvents | None:
     return KvEvents(
         settings.kv_events,
         settings.kv_replay,
+        topic=settings.kv_topic,
         block_size=settings.kv_block_size,
         scheme=settings.kv_scheme,
+        form=settings.kv_form,
         upstreams=len(settings.upstreams),
     )
 

@@ -60,17 +60,21 @@ REFUSALS: Final[dict[Refusal, tuple[int, str, str]]] = {
     Refusal.METHOD_NOT_ALLOWED: (405, _CLIENT, "the route does not take this method"),
     Refusal.UNSUPPORTED: (501, _CLIENT, "the router does not do this"),
     Refusal.NO_UPSTREAM: (503, _SERVER, "no upstream answers"),
-    Refusal.UPSTREAM_BROKEN: (502, _SERVER, "the upstream answered with what is no answer, or beyond the bounds"),
+    Refusal.UPSTREAM_BROKEN: (
+        502,
+        _SERVER,
+        "the upstream went away, or answered with what is no answer or beyond the bounds",
+    ),
     Refusal.UPSTREAM_TIMEOUT: (504, _SERVER, "the upstream was silent for too long"),
     Refusal.INTERNAL: (500, _SERVER, "a fault of the router itself"),
 }
-# What a ToktierError that reaches a client comes to, by its code, else by its exit code; what is not listed is a fault
-# of ours.
-_STATUS_OF_CODE: Final = {
-    UpstreamLost.code: 502,
-    UpstreamBroken.code: 502,
-    UpstreamRefused.code: 502,
-    UpstreamSilent.code: 504,
+# What a ToktierError that reaches a client comes to: a refusal of the table, by its code; else a status, by its exit
+# code; else a fault of ours.
+_REFUSAL_OF_CODE: Final = {
+    UpstreamLost.code: Refusal.UPSTREAM_BROKEN,
+    UpstreamBroken.code: Refusal.UPSTREAM_BROKEN,
+    UpstreamRefused.code: Refusal.UPSTREAM_BROKEN,
+    UpstreamSilent.code: Refusal.UPSTREAM_TIMEOUT,
 }
 _STATUS_OF_EXIT: Final[dict[ExitCode, int]] = {
     ExitCode.USAGE: 400,
@@ -119,8 +123,10 @@ def as_refused(error: BaseException) -> tuple[int, bytes, tuple[tuple[bytes, byt
     if isinstance(error, Refused):
         return error.status, error.body(), error.headers
     if isinstance(error, ToktierError):
-        status = _STATUS_OF_CODE.get(error.code) or _STATUS_OF_EXIT.get(error.exit_code)
-        if status is not None:
+        if error.code in _REFUSAL_OF_CODE:
+            return as_refused(Refused(_REFUSAL_OF_CODE[error.code], error.message, remedy=error.remedy))
+        if error.exit_code in _STATUS_OF_EXIT:
+            status = _STATUS_OF_EXIT[error.exit_code]
             kind = _CLIENT if status < 500 else _SERVER
             return status, error_body(kind, error.code.lower(), error.message, error.remedy), ()
     fault = Refused(Refusal.INTERNAL, "the router failed; its log has the kind of the fault under this request's id")
