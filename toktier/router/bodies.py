@@ -46,13 +46,16 @@ class Cut:
 class CompletionRequest:
     """`native`: to llama-server's /completion, not /v1/completions. `cache`: False where the client wants no prefix
     reused. `unrouted`: why it can be pinned to no slot; None: it can. `prompt`: its parts in order, text or IDs; empty
-    where it is unrouted. `written`: the prompt as JSON, `others`: an object of all members that nobody replaces."""
+    where it is unrouted. `selects`: whether the client names the members that it wants of an answer, which may then
+    lack those that tell its end. `written`: the prompt as JSON, `others`: an object of all members that nobody
+    replaces."""
 
     native: bool
     stream: bool
     cache: bool
     unrouted: Unrouted | None
     prompt: tuple[str | Array, ...]
+    selects: bool
     cut: Cut
     written: bytes
     others: bytes
@@ -147,6 +150,7 @@ def read_completion(body: bytes, native: bool, vocabulary: int | None = None) ->
         cache=cache,
         unrouted=unrouted,
         prompt=() if unrouted else parts,
+        selects=native and bool(members.get("response_fields")),
         # A stream of llama-server's own format has the IDs whether they are asked for or not.
         cut=Cut() if unrouted else Cut(verbose=not native and not verbose, tokens=native and not stream and not tokens),
         written=_dumped(prompt),

@@ -17,7 +17,7 @@ import anyio
 from starlette.responses import Response
 
 from toktier.errors import ToktierError, UpstreamBroken, UpstreamLost, UpstreamRefused, UpstreamSilent
-from toktier.router.bodies import Array, Cut
+from toktier.router.bodies import Array, CompletionRequest, Cut
 from toktier.router.decide import Decision, NoSlot
 from toktier.router.prompts import Prepared, unpinned_body
 from toktier.router.refusals import Receive, Refusal, Refused, Scope, Send, as_refused, retry_after
@@ -28,7 +28,7 @@ from toktier.router.upstream import Passage, Route, Upstream
 from toktier.router.vocabulary import Choice, Ids, Outcome
 
 if TYPE_CHECKING:
-    from toktier.router.bodies import ChatRequest, CompletionRequest
+    from toktier.router.bodies import ChatRequest
     from toktier.router.router import Router
 
 RECORDED: Final = "recorded"  # in the state of a scope: an upstream was chosen, and the facts are kept
@@ -257,8 +257,10 @@ class Exchange(Response):
         answer = relay.answer()
         if answer.error is not None:
             self._outcome = Outcome.REFUSED_UPSTREAM
+        elif answer.finished or (isinstance(self._request, CompletionRequest) and self._request.selects):
+            self._outcome = Outcome.DONE
         else:
-            self._outcome = Outcome.DONE if answer.finished else Outcome.UPSTREAM_BROKEN
+            self._outcome = Outcome.UPSTREAM_BROKEN
 
     async def _whole(self, send: Send, passage: Passage, cut: Cut) -> None:
         body = await passage.read()
