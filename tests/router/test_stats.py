@@ -65,7 +65,7 @@ def test_nothing_is_told_of_no_requests() -> None:
 
 
 @settings(deadline=None, max_examples=40, suppress_health_check=[HealthCheck.too_slow])
-@given(st.lists(requests(), max_size=12))
+@given(st.lists(requests(), max_size=8))
 def test_law_sums_hold_together_whatever_upstreams_say(facts: list[RequestFacts]) -> None:
     found = stats()
     for one in facts:
