@@ -127,7 +127,15 @@ class Router:
         before = upstream.state
         await upstream.probe()
         if upstream.state is not before:
-            LOG.warning("upstream %d is %s: %s", upstream.index, upstream.state.value, upstream.notes or "")
+            # That it is up is news where it was not before.
+            is_expected = upstream.state is UpstreamState.UP and self._epochs[upstream.index] == 0
+            LOG.log(
+                logging.INFO if is_expected else logging.WARNING,
+                "upstream %d is %s%s",
+                upstream.index,
+                upstream.state.value,
+                "".join(f": {note}" for note in upstream.notes[:1]),
+            )
         epoch = self._epochs[upstream.index]
         self.sync(upstream)
         if upstream.state is UpstreamState.UP:
