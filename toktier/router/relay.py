@@ -157,6 +157,9 @@ def read_answer(body: bytes, cut: Cut) -> tuple[bytes, Answer]:
     except orjson.JSONDecodeError:
         gathered.note("an answer that is no JSON")
         return body, gathered.answer()
+    if type(event) is list and event and all(type(one) is dict and "error" not in one for one in event):
+        gathered.finished = True  # answers to several prompts, which have no one figure
+        return body, gathered.answer()
     if type(event) is not dict:
         gathered.note("an answer that is no object")
         return body, gathered.answer()

@@ -14,6 +14,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Collection
 from typing import TYPE_CHECKING, Final
 
+import anyio
 import numpy as np
 
 from toktier.errors import UpstreamBroken, UpstreamLost, UpstreamRefused, UpstreamSilent
@@ -46,6 +47,7 @@ OFF_LOOP_BYTES: Final = 1 << 18
 SIMILAR_PROMPTS: Final = 4096  # vectors that are kept: 8 MB
 _CANDIDATES: Final = 16
 _RETRY_SECONDS: Final = 2.0
+_LOOK_SECONDS: Final = 2.0  # for an upstream to say what its slots did
 
 
 class Router:
@@ -258,7 +260,10 @@ class Router:
         try:
             yield
         finally:
-            after = await self._tasks(upstream)
+            after: list[int | None] = []
+            # A request is cancelled when its client goes away, and when it has its answer.
+            with anyio.move_on_after(_LOOK_SECONDS, shield=True):
+                after = await self._tasks(upstream)
             now = self.table.versions(upstream.index)
             for slot in range(len(now)):
                 told = slot < min(len(before), len(after), len(versions))
