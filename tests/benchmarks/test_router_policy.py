@@ -38,7 +38,7 @@ def test_the_most_is_that_of_every_choice_tried(requests: list[tuple[list[int], 
 @pytest.mark.parametrize("shape", ["chat", "no system", "long turns"])
 @pytest.mark.parametrize("order", ["in turn", "in bursts"])
 def test_eight_conversations_over_four_slots_spare_four_fifths_of_the_most(shape: str, order: str) -> None:
-    """What is random cannot be known: 60 to 70 %, and so is the least recently used."""
+    """Random order cannot be known: 60 to 70 % there, for the least recently used as well."""
     policy = script("router_policy")
     spared = most = 0
     for seed in (11, 12, 13):

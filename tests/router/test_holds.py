@@ -9,10 +9,8 @@ from toktier.router import holds
 from toktier.router.holds import Merit
 
 
-def merit(
-    proven: int = 500, reuses: int = 1, distance: float = 8, idle: int = 1, idle_s: float = 1, held: bool = False
-) -> Merit:
-    return Merit(proven, reuses, distance, idle, idle_s, held)
+def merit(proven: int = 500, reuses: int = 1, distance: float = 8, idle: int = 1, idle_s: float = 1) -> Merit:
+    return Merit(proven, reuses, distance, idle, idle_s)
 
 
 NOTHING = merit(proven=0, reuses=0)
@@ -34,24 +32,25 @@ def test_those_worth_most_are_held() -> None:
     assert holds.held([rare, short]) == [False, True]  # 500 tokens in 80 requests, 100 in 8
 
 
-def test_conversations_of_like_worth_do_not_take_turns() -> None:
-    assert holds.held([merit(proven=500, held=True), merit(proven=600)]) == [True, False]
-    assert holds.held([merit(proven=500, held=True), merit(proven=800)]) == [False, True]
+def test_in_turn_the_one_used_last_is_wanted_last() -> None:
+    assert holds.held([merit(idle=5), merit(idle=1), merit(idle=3)]) == [True, False, True]
+    assert holds.held([merit(idle=9), merit(idle=7)]) == [True, False]  # a little late
+    assert holds.held([merit(proven=400, idle=6), merit(proven=2000, idle=1)]) == [False, True]
 
 
 def test_where_conversations_come_at_random_the_last_used_are_held() -> None:
-    merits = [merit(proven=900, idle=3, held=True), merit(proven=100, idle=1), merit(proven=500, idle=2), NOTHING]
+    merits = [merit(proven=900, idle=3), merit(proven=100, idle=1), merit(proven=500, idle=2), NOTHING]
     assert holds.held([*merits[:3]], in_turn=False) == [False, True, True]
     assert holds.held(merits, in_turn=False) == [True, True, True, False]
     assert holds.held([*merits[:3]]) == [True, False, True]
 
 
 def test_a_hold_lapses_when_its_conversation_is_overdue() -> None:
-    assert holds.held([merit(idle=16, held=True), NOTHING]) == [True, False]
-    assert holds.held([merit(idle=17, held=True), NOTHING]) == [False, False]
-    assert holds.held([merit(distance=1, idle=4, held=True), NOTHING]) == [True, False]  # two requests a slot
-    assert holds.held([merit(distance=1, idle=5, held=True), NOTHING]) == [False, False]
-    assert holds.held([merit(idle_s=901, held=True), NOTHING]) == [False, False]
+    assert holds.held([merit(idle=16), NOTHING]) == [True, False]
+    assert holds.held([merit(idle=17), NOTHING]) == [False, False]
+    assert holds.held([merit(distance=1, idle=4), NOTHING]) == [True, False]  # two requests a slot
+    assert holds.held([merit(distance=1, idle=5), NOTHING]) == [False, False]
+    assert holds.held([merit(idle_s=901), NOTHING]) == [False, False]
 
 
 MERITS = st.builds(
@@ -61,7 +60,6 @@ MERITS = st.builds(
     st.floats(0, 1000),
     st.integers(0, 1000),
     st.floats(0, 2000),
-    st.booleans(),
 )
 
 

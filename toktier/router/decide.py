@@ -38,7 +38,7 @@ class Policy:
     share one machine; `same`: costs that differ by less, in tokens, are the same where upstreams are compared;
     `similar`: the least cosine at which two prompts are.
 
-    benchmarks/router_policy.py hardly moves with any of them: 84 to 88 % of the most that can be spared between the
+    benchmarks/router_policy.py hardly moves with any of them: 86 to 88 % of the most that can be spared between the
     halves and the doubles of `returns` and `held`, whose order is what counts."""
 
     min_reuse: int = MIN_REUSE_FOR_HIT

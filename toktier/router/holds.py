@@ -1,10 +1,9 @@
 """Which slots are held: not taken by prompts that share nothing with them while another slot can be had.
 
 A slot earns it when a prefix of it was used again, or when its conversation came back after its slot had been taken.
-Where conversations come in turn (`traffic`), it is worth the tokens spared for each request that passes: the prefix
-that came back, by how many requests lie between two uses; one that is held already counts half as much again, or
-conversations of like worth would take turns in holding, and none would profit. Where they come at random or in bursts,
-those used last are worth most. At most all slots of an upstream but one are held.
+Where conversations come in turn (`traffic`), it is worth the prefix that came back, by how many requests lie before it
+is wanted again, which is furthest for the one used last. Where they come at random or in bursts, those used last are
+worth most. At most all slots of an upstream but one are held.
 
 A hold lapses when its conversation is overdue: not used for `OVERDUE` times the usual distance, or for a quarter of an
 hour. Not here: what a slot that is not held costs to take (`decide`).
@@ -15,7 +14,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-HELD_ALREADY: Final = 1.5
 OVERDUE: Final = 2.0  # of conversations that return at random, one in seven comes later
 SHORTEST_LAPSE: Final = 2  # requests for each slot
 LONGEST_SECONDS: Final = 900.0
@@ -30,7 +28,6 @@ class Merit(NamedTuple):
     distance: float
     idle_requests: int
     idle_s: float
-    held: bool
 
 
 def held(merits: Sequence[Merit], *, in_turn: bool = True) -> list[bool]:
@@ -51,5 +48,4 @@ def _worth(merit: Merit, slots: int, in_turn: bool) -> float:
         return 0.0
     if not in_turn:
         return 1.0 / max(merit.idle_requests, 1)
-    worth = merit.proven / max(merit.distance, merit.idle_requests, 1.0)
-    return worth * HELD_ALREADY if merit.held else worth
+    return merit.proven / max(merit.distance - merit.idle_requests, 1.0)

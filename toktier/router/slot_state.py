@@ -77,5 +77,4 @@ class Slot:
             self.distance or usual_distance,
             requests - self.last_use,
             now - self.last_use_s,
-            self.held,
         )
