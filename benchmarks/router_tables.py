@@ -1,0 +1,119 @@
+"""Results of `router.py` as tables in Markdown, and what of them was aimed at. Not here: measuring.
+
+python benchmarks/router_tables.py router.json
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+SAVED_TARGET: Final = 0.8  # of the most that any choice of slots could save
+CPU_TARGET: Final = 1.5  # of the processor time of the pass-through
+ROUTER: Final = "router"  # the mode that the target is about
+
+_SAVINGS = ("route", "order", "mode", "prefilled", "saved", "of the most", "first token, mean", "p95", "same answers")
+_COSTS = (
+    "request",
+    "answer",
+    "CPU, bare",
+    "CPU, router",
+    "ratio",
+    "direct",
+    "bare",
+    "router",
+    "added p50",
+    "added p99",
+)
+
+
+def tables(document: dict[str, Any]) -> Iterator[str]:
+    for part in document["savings"]:
+        yield from _savings(part)
+        yield ""
+    for part in document["costs"]:
+        yield from _costs(part)
+        yield ""
+    yield from verdict(document)
+
+
+def _savings(part: dict[str, Any]) -> Iterator[str]:
+    yield (
+        f"{part['model']} ({part['weights']}): {part['conversations']} conversations of {part['turns']} turns, "
+        f"{part['slots']} slots, prompts up to {part['longest_prompt']:,} tokens, "
+        f"{part['rows'][0]['prompt_tokens']:,} in all."
+    )
+    yield ""
+    rows = (
+        (
+            row["route"],
+            row["order"],
+            row["mode"],
+            f"{row['evaluated_tokens']:,}",
+            f"{row['saved_tokens']:,}",
+            f"{row['of_most']:.1%}",
+            f"{1000 * row['first_token_mean']:.0f} ms",
+            f"{1000 * row['first_token_p95']:.0f} ms",
+            f"{row['requests'] - len(row['different_answers'])} of {row['requests']}",
+        )
+        for row in part["rows"]
+    )
+    yield from _table(_SAVINGS, rows, left=3)
+
+
+def _costs(part: dict[str, Any]) -> Iterator[str]:
+    yield f"{part['model']}: prompts of about {part['tokens']:,} tokens; first byte of the answer, p50 / p99."
+    yield ""
+    rows = []
+    for row in part["rows"]:
+        first = row["first_byte_ms"]
+        added = (f"{first['router'][q] - first['direct'][q]:.1f} ms" for q in ("p50", "p99"))
+        rows.append(
+            (
+                row["kind"],
+                "stream" if row["stream"] else "whole",
+                *(f"{row['cpu_ms'][way]:.2f} ms" for way in ("pass-through", "router")),
+                f"{row['cpu_ratio']:.2f}",
+                *(f"{value['p50']:.1f} / {value['p99']:.1f} ms" for value in first.values()),
+                *added,
+            )
+        )
+    yield from _table(_COSTS, rows, left=2)
+
+
+def _table(names: Sequence[str], rows: Iterable[Sequence[str]], left: int) -> Iterator[str]:
+    yield f"| {' | '.join(names)} |"
+    yield "|" + "---|" * left + "--:|" * (len(names) - left)
+    for row in rows:
+        yield f"| {' | '.join(row)} |"
+
+
+def verdict(document: dict[str, Any]) -> Iterator[str]:
+    """What was aimed at, and what was reached: every order of turns, and the worst kind of request."""
+    for part in document["savings"]:
+        for row in part["rows"]:
+            if row["mode"] == ROUTER:
+                said = "reached" if row["of_most"] >= SAVED_TARGET else "MISSED"
+                yield (
+                    f"target {SAVED_TARGET:.0%} of the most that can be saved, {part['model']}, {row['route']}, "
+                    f"{row['order']}: {row['of_most']:.1%}, {said}"
+                )
+            if row["miscounted"]:
+                yield f"{row['mode']}, {row['order']}: {row['miscounted']} answers counted other tokens than were sent"
+    for part in document["costs"]:
+        for row in part["rows"]:
+            said = "reached" if row["cpu_ratio"] <= CPU_TARGET else "MISSED"
+            kind = f"{row['kind']}, {'stream' if row['stream'] else 'whole'}"
+            yield (
+                f"target {CPU_TARGET} times the processor time of a bare pass-through, {kind}: "
+                f"{row['cpu_ratio']:.2f}, {said}"
+            )
+    load = document["load_average"]
+    yield f"load average {load['before']} before, {load['after']} after"
+
+
+if __name__ == "__main__":
+    print("\n".join(tables(json.loads(Path(sys.argv[1]).read_text("utf-8")))))
