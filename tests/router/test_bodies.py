@@ -317,3 +317,20 @@ def test_what_is_to_be_tokenized_may_be_text_and_ids() -> None:
 def test_what_cannot_be_tokenized_is_refused(content: Any) -> None:
     with pytest.raises(RequestInvalid):
         read_tokenize(body_of(content=content))
+
+
+@pytest.mark.parametrize(
+    ("members", "limit"),
+    [
+        ({}, None),
+        ({"n_predict": -1}, None),
+        ({"max_tokens": 7}, 7),
+        ({"max_tokens": 7, "n_predict": 5}, 5),
+        ({"max_completion_tokens": 0}, 0),
+        ({"max_tokens": "7"}, None),
+        ({"max_tokens": True}, None),
+    ],
+)
+def test_the_limit_of_generated_tokens_is_the_least_that_is_named(members: dict[str, Any], limit: int | None) -> None:
+    assert read_completion(json.dumps({"prompt": "a", **members}).encode(), native=True).limit == limit
+    assert read_chat(json.dumps({"messages": [], **members}).encode()).limit == limit

@@ -29,6 +29,7 @@ MAX_ID: Final = 2**31 - 1
 # Members that the router writes. `n_cache_reuse` asks for chunks that are shifted to another position, of which the
 # results differ from those of a prefill (22 of 30 outputs): every request says 0, whatever the server was started with.
 OWNED: Final = ("id_slot", "cache_prompt", "return_tokens", "verbose", "n_cache_reuse")
+_LIMITS: Final = ("n_predict", "max_tokens", "max_completion_tokens")
 NO_IDS: Final = np.empty(0, dtype=np.uint32)
 NO_IDS.flags.writeable = False
 
@@ -45,15 +46,16 @@ class Cut:
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class CompletionRequest:
     """`native`: to llama-server's /completion, not /v1/completions. `cache`: False where the client wants no prefix
-    reused. `unrouted`: why it can be pinned to no slot; None: it can. `prompt`: its parts in order, text or IDs; empty
-    where it is unrouted. `selects`: whether the client names the members that it wants of an answer, which may then
-    lack those that tell its end. `written`: the prompt as JSON, `others`: an object of all members that nobody
-    replaces."""
+    reused. `unrouted`: why it can be pinned to no slot; None: it can. `limit`: of generated tokens. `prompt`: its parts
+    in order, text or IDs; empty where it is unrouted. `selects`: whether the client names the members that it wants of
+    an answer, which may then lack those that tell its end. `written`: the prompt as JSON, `others`: an object of all
+    members that nobody replaces."""
 
     native: bool
     stream: bool
     cache: bool
     unrouted: Unrouted | None
+    limit: int | None
     prompt: tuple[str | Array, ...]
     selects: bool
     cut: Cut
@@ -86,6 +88,7 @@ class ChatRequest:
     stream: bool
     cache: bool
     unrouted: Unrouted | None
+    limit: int | None
     messages: list[Any]
     cut: Cut
     others: bytes
@@ -139,7 +142,7 @@ def read_completion(body: bytes, native: bool, vocabulary: int | None = None) ->
     prompt = members.pop("prompt")
     stream, cache = _flag(members, "stream", False), _flag(members, "cache_prompt", True)
     verbose, tokens = _flag(members, "verbose", False), _flag(members, "return_tokens", False)
-    unrouted = _unrouted(members)
+    unrouted, limit = _unrouted(members), _limit(members)
     if members.get("image_data"):
         unrouted = unrouted or Unrouted.MEDIA
     parts, of_prompt = _prompt(prompt, MAX_ID if vocabulary is None else vocabulary - 1)
@@ -149,6 +152,7 @@ def read_completion(body: bytes, native: bool, vocabulary: int | None = None) ->
         stream=stream,
         cache=cache,
         unrouted=unrouted,
+        limit=limit,
         prompt=() if unrouted else parts,
         selects=native and bool(members.get("response_fields")),
         # A stream of llama-server's own format has the IDs whether they are asked for or not.
@@ -166,13 +170,14 @@ def read_chat(body: bytes) -> ChatRequest:
         raise RequestInvalid('"messages" is missing, or is no list', remedy="give the messages of the chat as a list")
     stream, cache = _flag(members, "stream", False), _flag(members, "cache_prompt", True)
     verbose, tokens = _flag(members, "verbose", False), _flag(members, "return_tokens", False)
-    unrouted = _unrouted(members)
+    unrouted, limit = _unrouted(members), _limit(members)
     if unrouted is None and any(_has_media(message) for message in messages):
         unrouted = Unrouted.MEDIA
     return ChatRequest(
         stream=stream,
         cache=cache,
         unrouted=unrouted,
+        limit=limit,
         messages=messages,
         cut=Cut() if unrouted else Cut(verbose=not verbose),
         others=_others(members, verbose, tokens),
@@ -219,6 +224,12 @@ def _flag(members: dict[str, Any], name: str, default: bool) -> bool:
     if not isinstance(value, bool):
         raise RequestInvalid(f'"{name}" is a {_kind(value)}: expected true or false', remedy=f"leave {name} out")
     return value
+
+
+def _limit(members: dict[str, Any]) -> int | None:
+    """Tokens that may be generated; None: nobody said, or with something that the upstream has to judge."""
+    found = [members[name] for name in _LIMITS if type(members.get(name)) is int and members[name] >= 0]
+    return min(found, default=None)
 
 
 def _unrouted(members: dict[str, Any]) -> Unrouted | None:

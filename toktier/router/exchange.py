@@ -161,6 +161,7 @@ class Exchange(Response):
                 prepared.ids,
                 decision.predicted if self._request.cache else 0,
                 sure=prepared.kind is not Ids.UPSTREAM,
+                limit=self._request.limit,
             )
         except LookupError:  # it was lost while the upstream was asked about the chat
             raise UpstreamLost(f"{self._router.upstreams[decision.upstream].where} was lost") from None
@@ -201,6 +202,7 @@ class Exchange(Response):
             reservation,
             generated=generated,
             guessed=guessed,
+            count=None if answer is None else answer.generated,
             measured=measured,
             actual_slot=actual,
             finished=finished,
