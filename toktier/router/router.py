@@ -310,6 +310,12 @@ class Router:
         ]
         if self._embedder is not None and self._embedder.note is not None:
             said.append(self._embedder.note)
+        if self._embedder is not None and self._embedder.embedder.failed:
+            guarded = self._embedder.embedder
+            said.append(
+                f"{guarded.failed:,} of {guarded.failed + guarded.embedded:,} prompts were compared by a hash of the "
+                f"prompt, since the embedder failed: {guarded.last_error}"
+            )
         if self.kv_events is not None and self.kv_events.failure is not None:
             said.append(f"KV events are not published any more: {self.kv_events.failure}")
         if self.records is None:
