@@ -16,6 +16,7 @@ from tests.router.upstream_calls import tokens
 from tests.support.llama_server import LlamaServer
 from toktier.errors import ExitCode
 
+pytestmark = pytest.mark.unsanitized
 A = tokens(1, 100)
 
 

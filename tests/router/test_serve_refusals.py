@@ -16,6 +16,7 @@ import pytest
 
 import toktier
 from tests.router.fake_upstream import FakeUpstream, completed, forever, raw, reply
+from tests.router.running import Raw, parsed
 from tests.router.served_router import Served
 from tests.router.upstream_calls import tokens
 from tests.support.llama_server import LlamaServer
@@ -190,6 +191,40 @@ def test_d28_without_a_key_nothing_is_forwarded(fake: FakeUpstream, mini: toktie
         assert "authorization" not in fake.seen[-1].headers
         stats = served.client.get("/toktier/stats", headers=good).json()
         assert (stats["requests"], stats["guards"]["refused_invalid_api_key"]) == (1, len(PROTECTED) * len(wrong))
+
+
+# What is not the router's
+
+
+def test_no_other_route_of_a_llama_server_is_reached(fake: FakeUpstream, mini: toktier.Tokenizer) -> None:
+    paths = ["/slots", "/slots/0?action=erase", "/props", "/infill", "/v1/messages", "/apply-template", "/embedding"]
+    paths += ["/v1/rerank", "/lora-adapters", "/detokenize", "/models/load", "/v1/completions/", "/v1/../slots"]
+    paths += ["//slots", "/v1/%2e%2e/slots", "/completion%00", "/v1/completions/..%2f..%2fslots", "/COMPLETION"]
+    with Served(fake.url, tokenizer=mini) as served:
+        before = len(fake.seen)
+        for method, path in itertools.product(("GET", "POST"), paths):
+            # As it is: a client library would mend some of them.
+            head = f"{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: 2\r\n\r\n"
+            with Raw(int(served.url.rpartition(":")[2]), head.encode() + b"{}") as connection:
+                status, _, body = parsed(connection.rest())
+            assert status in (400, 404, 405), path
+            assert json.loads(body)["error"]["code"] in ("not_found", "method_not_allowed", "bad_target"), path
+        assert len(fake.seen) == before
+        assert served.requests == []
+
+
+def test_nothing_but_the_body_goes_up(fake: FakeUpstream, mini: toktier.Tokenizer) -> None:
+    headers = {"x-forwarded-for": "10.0.0.1", "cookie": "a=b", "authorization": "Bearer of-somebody", "x-secret": "c"}
+    with Served(fake.url, tokenizer=mini) as served:
+        fake.answers["/completion"] = reply(completed(0, 100, 0), set_cookie="a=b", server="fake", x_own="1")
+        answer = served.client.post("/completion?slot=3&action=erase", headers=headers, json={"prompt": A})
+        assert answer.status_code == 200
+        seen = fake.seen[-1]
+        assert seen.path == "/completion"
+        assert set(seen.headers) <= {
+            *("host", "accept", "accept-encoding", "connection", "user-agent", "content-type", "content-length")
+        }
+        assert not {"set-cookie", "server", "x-own"} & set(answer.headers)
 
 
 # More than may run

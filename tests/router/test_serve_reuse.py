@@ -5,6 +5,7 @@ Cases D1 to D10, with the router's own choice of slots. Prompts are token IDs, g
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 
 import numpy as np
@@ -66,6 +67,33 @@ def test_d1_d2_d3_a_conversation_stays_in_its_slot(served: Served, llama: LlamaS
         "unmeasured": 0,
         "generated": 24,
     }
+
+
+@pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
+def test_d3_a_conversation_of_a_chat_stays_in_its_slot(served: Served, llama: LlamaServer, stream: bool) -> None:
+    """Of a stream llama-server tells no tokens: those of the answer are made of its text, and are not promised."""
+    messages: list[dict[str, str]] = []
+    evaluated = 0
+    for turn in range(5):
+        messages.append({"role": "user", "content": f"Question {turn}, and please answer it at some length."})
+        body = {"messages": messages, "max_tokens": 12, "temperature": 0, "stream": stream}
+        answered = served.ask("/v1/chat/completions", body)
+        facts = answered.facts
+        assert (facts.ids, facts.outcome, facts.stale) == (Ids.AGREED, Outcome.DONE, False)
+        assert facts.measured is not None
+        assert facts.measured >= facts.predicted or not turn
+        if turn:
+            assert (facts.choice, facts.reuse, facts.slot) == (Choice.EXACT, Reuse.HIT, 0)
+            assert facts.measured >= evaluated - 1
+        evaluated = facts.prompt_tokens
+        if stream:
+            events = [json.loads(line[6:]) for line in answered.response.text.split("\n") if line.startswith("data: {")]
+            said = "".join(event["choices"][0]["delta"].get("content") or "" for event in events if event["choices"])
+        else:
+            said = answered.json["choices"][0]["message"]["content"]
+        assert said
+        messages.append({"role": "assistant", "content": said})
+    assert served.stats()["hit_rate"] == 0.8
 
 
 @pytest.mark.parametrize(
