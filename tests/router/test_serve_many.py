@@ -14,7 +14,7 @@ import httpx
 import pytest
 
 import toktier
-from tests.router.fake_upstream import FakeUpstream, completed, reply
+from tests.router.fake_upstream import FakeUpstream, Seen, completed, reply
 from tests.router.served_router import Served
 from tests.router.upstream_calls import tokens
 from tests.support.llama_server import LlamaServer
@@ -131,8 +131,11 @@ async def _tasks() -> int:
 
 
 def test_answers_in_one_piece_share_a_connection(fake: FakeUpstream, mini: toktier.Tokenizer) -> None:
+    async def where_it_was_asked(seen: Seen, writer: asyncio.StreamWriter) -> None:
+        await reply(completed(0, 100, seen.json["id_slot"]))(seen, writer)
+
     with Served(fake.url, tokenizer=mini) as served:
-        fake.answers["/completion"] = reply(completed(0, 100, 0))
+        fake.answers["/completion"] = where_it_was_asked
         served.complete(tokens(1, 100))
         ended, open_now = fake.ended, len(fake._tasks)
         for number in range(20):
