@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from toktier.router.decide import Decision, Policy, decide
 from toktier.router.reservations import Settled
-from toktier.router.slot_content import Ids, as_ids
 from toktier.router.slots import SlotTable, View
+from toktier.router.token_ids import TokenIds, as_ids
 
 
 class Clock:
@@ -34,7 +34,11 @@ class Table(SlotTable):
         self.open_upstream(0, slots, n_ctx)
 
     def run(
-        self, slot: int, prompt: Ids, generated: Sequence[int] = (1, 2, 3, 4, 5, 6, 7, 8), measured: int | None = None
+        self,
+        slot: int,
+        prompt: TokenIds,
+        generated: Sequence[int] = (1, 2, 3, 4, 5, 6, 7, 8),
+        measured: int | None = None,
     ) -> Settled:
         """A request from beginning to end, in the slot that was asked; by default all that it shares is reused."""
         view = self.view(prompt, slot)
@@ -47,15 +51,15 @@ class Table(SlotTable):
             finished=True,
         )
 
-    def view(self, prompt: Ids, slot: int, upstream: int = 0) -> View:
+    def view(self, prompt: TokenIds, slot: int, upstream: int = 0) -> View:
         return next(view for view in self.views(prompt) if (view.upstream, view.slot) == (upstream, slot))
 
-    def decision(self, prompt: Ids, policy: Policy | None = None) -> Decision:
+    def decision(self, prompt: TokenIds, policy: Policy | None = None) -> Decision:
         found = decide(len(prompt), self.views(prompt), policy=policy)
         assert isinstance(found, Decision)
         return found
 
-    def send(self, prompt: Ids, generated: Sequence[int] = (1, 2, 3, 4, 5, 6, 7, 8)) -> Decision:
+    def send(self, prompt: TokenIds, generated: Sequence[int] = (1, 2, 3, 4, 5, 6, 7, 8)) -> Decision:
         """A request to the slot that is decided on."""
         decision = self.decision(prompt)
         settled = self.run(decision.slot, prompt, generated)

@@ -17,18 +17,18 @@ from toktier.router.block_hashes import (
     SCHEME_MEANINGS,
     DynamoHasher,
     Identity,
-    Ids,
     Scheme,
     block_hasher,
     keys_of,
 )
+from toktier.router.token_ids import TokenIds
 
 IDS = st.lists(st.integers(0, 2**32 - 1) | st.integers(0, 300), max_size=80)
 SIZES = st.integers(1, 20)
 SCHEMES = pytest.mark.parametrize("scheme", list(Scheme))
 
 
-def array(ids: list[int]) -> Ids:
+def array(ids: list[int]) -> TokenIds:
     return np.array(ids, dtype=np.uint32)
 
 

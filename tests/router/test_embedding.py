@@ -25,7 +25,7 @@ from toktier.router.embedding import (
     chunks,
     fallback_vector,
 )
-from toktier.router.slot_content import as_ids
+from toktier.router.token_ids import as_ids
 
 
 def random_ids(seed: int, length: int) -> np.ndarray[tuple[int], np.dtype[np.uint32]]:

@@ -8,9 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.router.event_reader import Index, full_blocks
-from toktier.router.block_hashes import Identity, Ids, block_hasher
+from toktier.router.block_hashes import Identity, block_hasher
 from toktier.router.held_blocks import MAX_BLOCKS, Change, Cleared, HeldBlocks, Removed, Stored
 from toktier.router.kv_event_form import EventWriter, Form
+from toktier.router.token_ids import TokenIds
 
 # Few IDs and few lengths, so that slots share prefixes and part again.
 CONTENTS = st.one_of(
@@ -29,12 +30,12 @@ class Counting:
         self.block_size = size
         self.hashed = 0
 
-    def links(self, ids: Ids, parent: int | None = None) -> list[int]:
+    def links(self, ids: TokenIds, parent: int | None = None) -> list[int]:
         self.hashed += len(ids)
         return self._inner.links(ids, parent)
 
 
-def array(ids: list[int]) -> Ids:
+def array(ids: list[int]) -> TokenIds:
     return np.array(ids, dtype=np.uint32)
 
 

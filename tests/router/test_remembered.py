@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from tests.router.token_prompts import after, unrelated
 from toktier.router.remembered import SHORTEST, Remembered
-from toktier.router.slot_content import as_ids, shared_prefix
+from toktier.router.token_ids import as_ids, shared_prefix
 
 
 def test_a_prompt_that_goes_on_is_found_with_its_distance() -> None:

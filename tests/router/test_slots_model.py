@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from toktier.router.reservations import Reservation
-from toktier.router.slot_content import as_ids, shared_prefix
 from toktier.router.slots import SlotTable
+from toktier.router.token_ids import as_ids, shared_prefix
 from toktier.router.vocabulary import SlotState
 
 SLOTS, N_CTX = 3, 40

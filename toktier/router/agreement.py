@@ -26,7 +26,8 @@ import numpy as np
 from toktier.cache.boundaries import choose
 from toktier.errors import UpstreamBroken, UpstreamRefused
 from toktier.labels import quoted
-from toktier.router.bodies import Array, ChatRequest
+from toktier.router.bodies import ChatRequest
+from toktier.router.token_ids import TokenIds
 from toktier.router.vocabulary import Ids
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ class Agreed:
     """`ids`: toktier's, of the rendered prompt `text`. `kind`: whether the upstream works on them. `request`: what to
     send."""
 
-    ids: Array
+    ids: TokenIds
     kind: Ids
     request: ChatRequest
     text: str
@@ -105,7 +106,7 @@ class Agreement:
     def forget(self) -> None:
         self._known.clear()
 
-    def _encoded(self, text: str, add_special_tokens: bool) -> Array:
+    def _encoded(self, text: str, add_special_tokens: bool) -> TokenIds:
         return np.frombuffer(memoryview(self._tokenizer.encode(text, add_special_tokens=add_special_tokens)), np.uint32)
 
     def _normalized(self, text: str) -> str:
@@ -115,7 +116,7 @@ class Agreement:
             self._normalize = (lambda text: text) if normalizer is None else normalizer.normalize_str
         return self._normalize(text)
 
-    async def _compared(self, text: str) -> tuple[Array, bool]:
+    async def _compared(self, text: str) -> tuple[TokenIds, bool]:
         """toktier's IDs of a rendered prompt, and whether they are the upstream's."""
         cuts = list(self._cuts(text))
         known = self._longest_known(cuts)
@@ -136,11 +137,11 @@ class Agreement:
             return bare, True
         return ids, False
 
-    async def _same(self, text: str, ids: Array, add_special: bool) -> bool:
+    async def _same(self, text: str, ids: TokenIds, add_special: bool) -> bool:
         theirs = await self._theirs(text, add_special)
         return theirs is not None and np.array_equal(ids, theirs)
 
-    async def _theirs(self, text: str, add_special: bool) -> Array | None:
+    async def _theirs(self, text: str, add_special: bool) -> TokenIds | None:
         """As llama-server's chat makes them of the rendered prompt; None: it does not say."""
         try:
             return np.array(await self._upstream.tokenize(text, add_special=add_special), dtype=np.uint32)
@@ -166,7 +167,7 @@ class Agreement:
                 return begin, *known
         return None
 
-    def _remember(self, cuts: list[tuple[int, bytes]], ids: Array, added: bool) -> None:
+    def _remember(self, cuts: list[tuple[int, bytes]], ids: TokenIds, added: bool) -> None:
         if not cuts:
             return
         places = np.flatnonzero(self._is_boundary[np.minimum(ids, len(self._is_boundary) - 1)])

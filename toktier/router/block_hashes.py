@@ -23,8 +23,7 @@ from toktier.errors import ConfigInvalid
 from toktier.integer_argument import integer_argument
 from toktier.labels import quoted
 from toktier.missing_distribution import missing_distribution
-
-Ids = npt.NDArray[np.uint32]
+from toktier.router.token_ids import TokenIds
 
 KEY_MASK: Final = (1 << 64) - 1
 DYNAMO_SEED: Final = 1337
@@ -58,7 +57,7 @@ class BlockHasher(Protocol):
     @property
     def block_size(self) -> int: ...
 
-    def links(self, ids: Ids, parent: int | None = None) -> list[int]:
+    def links(self, ids: TokenIds, parent: int | None = None) -> list[int]:
         """One for each full block of `ids` [n], in order. `parent`: the link before `ids`; None: they begin the
         sequence. What grew is hashed from its last full block on: O(len(ids)), whatever came before."""
         ...
@@ -106,13 +105,13 @@ class DynamoHasher:
                 seed += xxh3_64_intdigest(text.encode(), salt)
         self._seed = seed & KEY_MASK
 
-    def local_hashes(self, ids: Ids) -> list[int]:
+    def local_hashes(self, ids: TokenIds) -> list[int]:
         """Of each full block of `ids` [n] by itself: what the indexer computes of a prompt."""
         data, step = _little_endian(ids), 4 * self.block_size
         hashed, seed = self._hash, self._seed
         return [hashed(data[at : at + step], seed) for at in range(0, len(data) - step + 1, step)]
 
-    def links(self, ids: Ids, parent: int | None = None) -> list[int]:
+    def links(self, ids: TokenIds, parent: int | None = None) -> list[int]:
         hashed, links = self._hash, []
         for local in self.local_hashes(ids):
             if parent is None:
@@ -147,7 +146,7 @@ class VllmCborHasher:
         self._before_parent = b"\x83\x58\x20"
         self._before_ids = dumps([0] * block_size, canonical=True)[:-block_size]
 
-    def links(self, ids: Ids, parent: int | None = None) -> list[int]:
+    def links(self, ids: TokenIds, parent: int | None = None) -> list[int]:
         full = len(ids) // self.block_size
         data, ends = _cbor_numbers(ids[: full * self.block_size])
         extra = self._first_extra if parent is None else self._extra
@@ -166,11 +165,11 @@ _MAKERS: Final[dict[Scheme, Callable[[int, Identity], BlockHasher]]] = {
 }
 
 
-def _little_endian(ids: Ids) -> bytes:
+def _little_endian(ids: TokenIds) -> bytes:
     return np.ascontiguousarray(ids, dtype="<u4").tobytes()
 
 
-def _cbor_numbers(ids: Ids) -> tuple[bytes, npt.NDArray[np.int64]]:
+def _cbor_numbers(ids: TokenIds) -> tuple[bytes, npt.NDArray[np.int64]]:
     """`ids` [n] in CBOR, one after the other in their shortest forms, and where each ends [n].
 
     A number below 24 is one byte; else a head says how many follow, most significant first: 0x18 one, 0x19 two, 0x1A

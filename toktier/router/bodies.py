@@ -15,13 +15,12 @@ from typing import Any, Final, TypeAlias
 
 import numpy as np
 import orjson
-from numpy.typing import NDArray
 
 from toktier.errors import RequestInvalid
+from toktier.router.token_ids import NO_IDS, TokenIds
 from toktier.router.vocabulary import Unrouted
 
-Array: TypeAlias = NDArray[np.uint32]
-Encode: TypeAlias = Callable[[str, bool], Array]
+Encode: TypeAlias = Callable[[str, bool], TokenIds]
 """Text and add_special_tokens into IDs."""
 
 # A token of a llama-server is an int32, and 2**32 would silently become 0 there.
@@ -30,8 +29,6 @@ MAX_ID: Final = 2**31 - 1
 # results differ from those of a prefill (22 of 30 outputs): every request says 0, whatever the server was started with.
 OWNED: Final = ("id_slot", "cache_prompt", "return_tokens", "verbose", "n_cache_reuse")
 _LIMITS: Final = ("n_predict", "max_tokens", "max_completion_tokens")
-NO_IDS: Final = np.empty(0, dtype=np.uint32)
-NO_IDS.flags.writeable = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +53,7 @@ class CompletionRequest:
     cache: bool
     unrouted: Unrouted | None
     limit: int | None
-    prompt: tuple[str | Array, ...]
+    prompt: tuple[str | TokenIds, ...]
     selects: bool
     cut: Cut
     written: bytes
@@ -70,12 +67,12 @@ class CompletionRequest:
         """Whether the prompt is the empty text, which a llama-server answers, while it refuses an empty list."""
         return len(self.prompt) == 1 and isinstance(self.prompt[0], str) and not self.prompt[0]
 
-    def ids(self, encode: Encode) -> Array:
+    def ids(self, encode: Encode) -> TokenIds:
         """The prompt's IDs. Of several parts the first alone gets special tokens, as in llama-server."""
         parts = [encode(part, index == 0) if isinstance(part, str) else part for index, part in enumerate(self.prompt)]
         return parts[0] if len(parts) == 1 else np.concatenate(parts) if parts else NO_IDS
 
-    def upstream_body(self, ids: Array | None, id_slot: int | None) -> bytes:
+    def upstream_body(self, ids: TokenIds | None, id_slot: int | None) -> bytes:
         """`ids`: sent instead of the prompt; None: the prompt goes up as it came. `id_slot`: None: not pinned."""
         prompt = self.written if ids is None else _written_ids(ids)
         return _joined(self.others, [b'"prompt":' + prompt, *_owned(id_slot, self)])
@@ -128,7 +125,7 @@ class TokenizeRequest:
     """`content`: parts in order, text or IDs. `add_special`: whether special tokens are added, to a first part that is
     text; `parse_special`: whether special tokens in the text are read as such; `with_pieces`: each ID with its text."""
 
-    content: tuple[str | Array, ...]
+    content: tuple[str | TokenIds, ...]
     add_special: bool
     parse_special: bool
     with_pieces: bool
@@ -254,7 +251,7 @@ def _unrouted(members: dict[str, Any]) -> Unrouted | None:
     return Unrouted.ADAPTER if members.get("lora") is not None else None
 
 
-def _prompt(prompt: Any, greatest: int) -> tuple[tuple[str | Array, ...], Unrouted | None]:
+def _prompt(prompt: Any, greatest: int) -> tuple[tuple[str | TokenIds, ...], Unrouted | None]:
     """The parts of the one prompt, or why it is not one prompt of text and IDs."""
     if isinstance(prompt, str):
         return (prompt,), None
@@ -274,7 +271,7 @@ def _prompt(prompt: Any, greatest: int) -> tuple[tuple[str | Array, ...], Unrout
     return found[0] if len(found) == 1 else ((), Unrouted.SEVERAL_PROMPTS)
 
 
-def _one_of_several(prompt: Any, greatest: int) -> tuple[tuple[str | Array, ...], Unrouted | None]:
+def _one_of_several(prompt: Any, greatest: int) -> tuple[tuple[str | TokenIds, ...], Unrouted | None]:
     if not isinstance(prompt, list):
         return _prompt(prompt, greatest)
     parts = _parts(prompt, greatest) if prompt else (NO_IDS,)
@@ -283,14 +280,14 @@ def _one_of_several(prompt: Any, greatest: int) -> tuple[tuple[str | Array, ...]
     return parts, None
 
 
-def _parts(prompt: list[Any], greatest: int) -> tuple[str | Array, ...] | None:
+def _parts(prompt: list[Any], greatest: int) -> tuple[str | TokenIds, ...] | None:
     """Of a list of integers, or of integers and texts; None: of any other list."""
     kinds = set(map(type, prompt))
     if kinds == {int}:
         return (_checked_ids(prompt, greatest),)
     if kinds != {int, str}:
         return None
-    parts: list[str | Array] = []
+    parts: list[str | TokenIds] = []
     run: list[int] = []
     for item in prompt:
         if isinstance(item, str):
@@ -305,7 +302,7 @@ def _parts(prompt: list[Any], greatest: int) -> tuple[str | Array, ...] | None:
     return tuple(parts)
 
 
-def _checked_ids(ids: list[int], greatest: int) -> Array:
+def _checked_ids(ids: list[int], greatest: int) -> TokenIds:
     if min(ids) < 0 or max(ids) > min(greatest, MAX_ID):
         raise RequestInvalid(
             f"the prompt has a token ID that is none: expected 0 to {min(greatest, MAX_ID)}",
@@ -371,7 +368,7 @@ def _joined(others: bytes, members: list[bytes]) -> bytes:
     return b"{" + b",".join(members) + b"}"
 
 
-def _written_ids(ids: Array) -> bytes:
+def _written_ids(ids: TokenIds) -> bytes:
     return orjson.dumps(np.ascontiguousarray(ids), option=orjson.OPT_SERIALIZE_NUMPY)
 
 

@@ -19,7 +19,7 @@ from typing import Final, NamedTuple, Protocol, TypeVar
 import numpy as np
 
 from toktier.router.candidates import Vector
-from toktier.router.slot_content import Ids
+from toktier.router.token_ids import TokenIds
 
 DIMS: Final = 512
 MAX_CHUNKS: Final = 16  # of one prompt: more would take longer than the prefill that they may spare
@@ -30,7 +30,7 @@ _NEXT: Final = np.uint64(0x9E3779B97F4A7C15)
 class Prompt(NamedTuple):
     """`text`: what embedders by meaning read; None: it is not known, and they fail."""
 
-    ids: Ids
+    ids: TokenIds
     text: str | None = None
 
 
@@ -51,7 +51,7 @@ class HashedNgrams:
             raise ValueError(f"{dims} dimensions: expected 1 or more")
         self.dims = dims
 
-    def embed(self, ids: Ids) -> Vector:
+    def embed(self, ids: TokenIds) -> Vector:
         """A unit vector; the same in every process."""
         if len(ids) == 0:
             return fallback_vector(ids, self.dims)
@@ -87,7 +87,7 @@ def _unit(vector: Vector) -> Vector | None:
     return (vector / norm).astype(np.float32)
 
 
-def fallback_vector(prompt: str | Ids, dims: int) -> Vector:
+def fallback_vector(prompt: str | TokenIds, dims: int) -> Vector:
     """A unit vector that is a hash of the prompt: the same for the same prompt in every process, and near no other."""
     if isinstance(prompt, str):
         data = b"text\0" + prompt.encode("utf-8", "surrogatepass")
@@ -108,7 +108,7 @@ def _checked(vector: object, dims: int) -> Vector:
     return unit
 
 
-SequenceT = TypeVar("SequenceT", str, Ids)
+SequenceT = TypeVar("SequenceT", str, TokenIds)
 
 
 def chunks(whole: SequenceT, window: int, overlap: int, most: int = MAX_CHUNKS) -> list[SequenceT]:

@@ -17,13 +17,14 @@ import anyio
 from starlette.responses import Response
 
 from toktier.errors import ToktierError, UpstreamBroken, UpstreamLost, UpstreamRefused, UpstreamSilent
-from toktier.router.bodies import Array, CompletionRequest, Cut
+from toktier.router.bodies import CompletionRequest, Cut
 from toktier.router.decide import Decision, NoSlot
 from toktier.router.prompts import Prepared, unpinned_body
 from toktier.router.refusals import Receive, Refusal, Refused, Scope, Send, as_refused, retry_after
 from toktier.router.relay import Answer, StreamRelay, read_answer
 from toktier.router.request_facts import RequestFacts
 from toktier.router.reservations import Reservation, Settled
+from toktier.router.token_ids import TokenIds
 from toktier.router.upstream import Passage, Route, Upstream
 from toktier.router.vocabulary import Choice, Ids, Outcome
 
@@ -187,7 +188,7 @@ class Exchange(Response):
         prepared, table = self._prepared, self._router.table
         assert prepared is not None
         generated: Sequence[int] = ()
-        guessed: Sequence[int] | Array = ()
+        guessed: Sequence[int] | TokenIds = ()
         measured = actual = None
         finished = truncated = False
         if answer is not None:

@@ -13,9 +13,8 @@ import time
 from dataclasses import dataclass
 from typing import Final
 
-import numpy as np
-
-from toktier.router.block_hashes import BlockHasher, Ids, keys_of
+from toktier.router.block_hashes import BlockHasher, keys_of
+from toktier.router.token_ids import NO_IDS, TokenIds, shared_prefix
 
 # Of one Stored. Hashing or writing so many takes about a millisecond, after which other threads may run: a slot of
 # 128 Ki tokens has 16 times as many, and a request must not wait for all of them.
@@ -29,7 +28,7 @@ class Stored:
 
     keys: list[int]
     parent: int | None
-    ids: Ids
+    ids: TokenIds
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +48,7 @@ Change = Stored | Removed | Cleared
 
 @dataclass(frozen=True, slots=True)
 class _Content:
-    ids: Ids  # whole blocks
+    ids: TokenIds  # whole blocks
     links: list[int]
 
 
@@ -65,13 +64,13 @@ class HeldBlocks:
         """Different blocks that are held."""
         return len(self._holders)
 
-    def slot_now(self, slot: int, ids: Ids | None) -> list[Change]:
+    def slot_now(self, slot: int, ids: TokenIds | None) -> list[Change]:
         """The slot holds `ids` [n] and nothing else; None: nothing that is known. The array is kept: nobody may write
         to it. Hashes what differs from what the slot held."""
         was = self._slots.pop(slot, _NOTHING)
         size = self._hasher.block_size
-        whole = _NO_IDS if ids is None else ids[: len(ids) // size * size]
-        same = _common(was.ids, whole) // size
+        whole = NO_IDS if ids is None else ids[: len(ids) // size * size]
+        same = shared_prefix(was.ids, whole) // size
         links = was.links[:same]
         step = MAX_BLOCKS * size
         for begin in range(same * size, len(whole), step):
@@ -142,13 +141,4 @@ class HeldBlocks:
         return first
 
 
-def _common(one: Ids, other: Ids) -> int:
-    """How many IDs both begin with."""
-    length = min(len(one), len(other))
-    differs = one[:length] != other[:length]
-    first = int(differs.argmax()) if length else 0
-    return first if length and differs[first] else length
-
-
-_NO_IDS: Final[Ids] = np.empty(0, dtype=np.uint32)
-_NOTHING: Final = _Content(_NO_IDS, [])
+_NOTHING: Final = _Content(NO_IDS, [])

@@ -13,10 +13,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from toktier.router.block_hashes import Ids
 from toktier.router.held_blocks import Change, HeldBlocks
 from toktier.router.kv_event_form import REPLAY_END, SEQUENCE, EventWriter
 from toktier.router.kv_event_history import History
+from toktier.router.token_ids import TokenIds
 
 # Batches that wait for one subscriber; who is further behind loses some, sees the gap and asks for a replay. Payloads
 # are shared by all that wait for them.
@@ -86,7 +86,7 @@ class Feed:
             if socket is not None:
                 socket.close(LINGER)
 
-    def apply(self, cleared: bool, slots: Mapping[int, Ids | None]) -> None:
+    def apply(self, cleared: bool, slots: Mapping[int, TokenIds | None]) -> None:
         """Publishes, as one batch, what this changes. `cleared`: before `slots`."""
         changes = self.held.clear() if cleared else []
         for slot, ids in slots.items():

@@ -23,11 +23,12 @@ from toktier.errors import ConfigInvalid, EnvironmentFault
 from toktier.integer_argument import integer_argument
 from toktier.labels import quoted
 from toktier.missing_distribution import missing_distribution
-from toktier.router.block_hashes import Identity, Ids, Scheme, block_hasher
+from toktier.router.block_hashes import Identity, Scheme, block_hasher
 from toktier.router.held_blocks import HeldBlocks
 from toktier.router.kv_event_feed import Feed, FeedCounters
 from toktier.router.kv_event_form import EventWriter, Form
 from toktier.router.kv_event_history import History
+from toktier.router.token_ids import TokenIds
 
 DEFAULT_ENDPOINT: Final = "tcp://127.0.0.1:5557"
 REPLAY_BATCHES: Final = 1000
@@ -38,7 +39,7 @@ CLOSE_SECONDS: Final = 5.0
 @dataclass(slots=True)
 class _Mail:
     cleared: bool = False
-    slots: dict[int, Ids | None] = field(default_factory=dict)
+    slots: dict[int, TokenIds | None] = field(default_factory=dict)
 
 
 class KvEvents:

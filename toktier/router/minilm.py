@@ -23,7 +23,7 @@ from toktier.labels import shown_path
 from toktier.missing_distribution import missing_distribution
 from toktier.router.candidates import Vector
 from toktier.router.embedding import MAX_CHUNKS, averaged, chunks
-from toktier.router.slot_content import Ids
+from toktier.router.token_ids import TokenIds
 
 EXTRA: Final = "minilm"
 DIMENSIONS: Final = 384
@@ -117,7 +117,7 @@ class MiniLm:
         """The cosine of both vectors, each of all chunks."""
         return float(self._vector(one, MAX_CHARACTERS) @ self._vector(other, MAX_CHARACTERS))
 
-    def _pooled(self, ids: Ids) -> Vector:
+    def _pooled(self, ids: TokenIds) -> Vector:
         """The mean of what the model says of each token."""
         row = np.array([[self._first, *ids, self._last]], dtype=np.int64)
         given = {"input_ids": row, "attention_mask": np.ones_like(row), "token_type_ids": np.zeros_like(row)}

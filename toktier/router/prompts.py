@@ -10,7 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from toktier.router.agreement import Agreed
-from toktier.router.bodies import Array, ChatRequest, CompletionRequest, Encode
+from toktier.router.bodies import ChatRequest, CompletionRequest, Encode
+from toktier.router.token_ids import TokenIds
 from toktier.router.upstream import Upstream
 from toktier.router.vocabulary import Ids
 
@@ -20,7 +21,7 @@ class Prepared:
     """`ids`: of the prompt; `kind`: whose. `body`: of the request to a slot. `text`: of the prompt, where it is text
     alone or rendered. `rendered_by`: the upstream that was asked about a chat, and `agreed`: what came of it."""
 
-    ids: Array
+    ids: TokenIds
     kind: Ids
     body: Callable[[int | None], bytes]
     text: str | None

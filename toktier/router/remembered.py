@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from toktier.router.slot_content import Ids
+from toktier.router.token_ids import TokenIds
 
 CAPACITY: Final = 1024  # digests: 20 KiB, and 512 conversations
 SHORTEST: Final = 16  # tokens; what is shorter begins many prompts
@@ -45,7 +45,7 @@ class Remembered:
         self._stamps = np.zeros(capacity, dtype=np.int64)
         self._next = 0
 
-    def add(self, ids: Ids, prompt: int, stamp: int) -> None:
+    def add(self, ids: TokenIds, prompt: int, stamp: int) -> None:
         """`ids`: what the slot held, of which `prompt` tokens were the prompt; `stamp`: the number of the request that
         used it last."""
         lengths = sorted({n for n in (prompt, len(ids)) if SHORTEST <= n <= len(ids)})
@@ -60,7 +60,7 @@ class Remembered:
                 self._next = (self._next + 1) % len(self._digests)
             self._digests[at], self._lengths[at], self._stamps[at] = digest, length, stamp
 
-    def returned(self, ids: Ids, now: int) -> Return:
+    def returned(self, ids: TokenIds, now: int) -> Return:
         """The longest remembered prompt that `ids` begins with. `now`: the number of this request."""
         fits = np.flatnonzero((self._lengths > 0) & (self._lengths <= len(ids)))
         if not len(fits):
@@ -72,14 +72,14 @@ class Remembered:
         longest = found[self._lengths[found].argmax()]
         return Return(int(self._lengths[longest]), max(now - int(self._stamps[longest]), 1))
 
-    def longest(self, ids: Ids) -> int:
+    def longest(self, ids: TokenIds) -> int:
         """Tokens of the longest remembered prompt that `ids` begins with; 0: none."""
         return self.returned(ids, 0).tokens
 
     def __len__(self) -> int:
         return int(np.count_nonzero(self._lengths))
 
-    def _prefixes(self, ids: Ids) -> _Digests:
+    def _prefixes(self, ids: TokenIds) -> _Digests:
         """The digest of every prefix, the shortest first."""
         positions = np.arange(len(ids), dtype=np.uint64)
         x = (ids.astype(np.uint64) + self._seed) * self._token_key ^ positions * self._position_key

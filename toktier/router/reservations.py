@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from toktier.router.remembered import Return
-from toktier.router.slot_content import Content, Ids, after_request, as_ids, of_prompt, shared_prefix
+from toktier.router.slot_content import Content, after_request, of_prompt
+from toktier.router.token_ids import TokenIds, as_ids, shared_prefix
 
 
 @dataclass(slots=True, eq=False)
@@ -25,7 +26,7 @@ class Reservation:
     slot: int
     epoch: int
     number: int
-    ids: Ids | None
+    ids: TokenIds | None
     sure: bool
     predicted: int
     limit: int | None
@@ -72,8 +73,8 @@ VOID: Final = Settled(0, current=False)
 class End:
     """How a request ended: the arguments of `SlotTable.settle`."""
 
-    generated: Sequence[int] | Ids
-    guessed: Sequence[int] | Ids
+    generated: Sequence[int] | TokenIds
+    guessed: Sequence[int] | TokenIds
     count: int | None
     measured: int | None
     finished: bool

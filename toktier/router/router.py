@@ -20,7 +20,7 @@ import numpy as np
 from toktier.errors import UpstreamBroken, UpstreamLost, UpstreamRefused, UpstreamSilent
 from toktier.router import prompts
 from toktier.router.agreement import Agreement, fits
-from toktier.router.bodies import Array, ChatRequest, CompletionRequest
+from toktier.router.bodies import ChatRequest, CompletionRequest
 from toktier.router.candidates import BruteForceIndex, Candidate
 from toktier.router.decide import Decision, NoSlot, Policy, decide
 from toktier.router.embedders import OpenEmbedder, open_embedder
@@ -32,6 +32,7 @@ from toktier.router.request_facts import RequestFacts
 from toktier.router.rows import SlotRow, UpstreamRow
 from toktier.router.slots import SlotTable
 from toktier.router.stats import Stats
+from toktier.router.token_ids import TokenIds
 from toktier.router.upstream import Bounds, Timeouts, Upstream
 from toktier.router.vocabulary import MIN_REUSE_FOR_HIT, UpstreamState
 
@@ -157,7 +158,7 @@ class Router:
 
     # Deciding
 
-    def encode(self, text: str, add_special_tokens: bool) -> Array:
+    def encode(self, text: str, add_special_tokens: bool) -> TokenIds:
         encoding = self.tokenizer.encode(text, add_special_tokens=add_special_tokens)
         return np.frombuffer(memoryview(encoding), dtype=np.uint32)
 

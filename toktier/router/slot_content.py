@@ -8,39 +8,10 @@ and never proves an upstream wrong. Not here: which slot has which content, and 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
-Ids: TypeAlias = npt.NDArray[np.uint32]
-
-_FIRST_STEP = 4096  # tokens compared at once: 16 KiB, about the price of the call itself
-_STEP_GROWTH = 4  # a long common prefix takes few calls, an early difference never costs a long comparison
-
-
-def as_ids(tokens: object) -> Ids:
-    """A contiguous copy, so that no larger buffer stays alive for it."""
-    return np.array(tokens, dtype=np.uint32)
-
-
-def shared_prefix(a: Ids, b: Ids, start: int = 0) -> int:
-    """Length in tokens of the longest common prefix; the first `start` tokens are known to be common."""
-    end = min(len(a), len(b))
-    if start >= end:
-        return end
-    if a[start] != b[start]:
-        return start
-    step = _FIRST_STEP
-    while start < end:
-        stop = min(end, start + step)
-        differs = a[start:stop] != b[start:stop]
-        first = int(differs.argmax())
-        if differs[first]:
-            return start + first
-        start = stop
-        step *= _STEP_GROWTH
-    return end
+from toktier.router.token_ids import TokenIds, shared_prefix
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +19,7 @@ class Content:
     """`ids[:sure]` are certain. `prompt`: how many are of the request's prompt, the rest was generated. `exact`: the
     slot holds exactly so many tokens; else at least `sure`, and possibly more than `ids` has."""
 
-    ids: Ids
+    ids: TokenIds
     sure: int
     prompt: int
     exact: bool
@@ -72,13 +43,15 @@ class Content:
         return Content(self.ids[:length], min(self.sure, length), min(self.prompt, length), self.exact)
 
 
-def of_prompt(prompt: Ids, *, sure: bool, n_ctx: int) -> Content:
+def of_prompt(prompt: TokenIds, *, sure: bool, n_ctx: int) -> Content:
     """What a slot holds once a prompt is evaluated; it will hold more."""
     ids = prompt[:n_ctx]
     return Content(ids, len(ids) if sure else 0, len(ids), exact=False)
 
 
-def after_request(prompt: Ids, generated: Ids, guessed: Ids, *, sure: bool, exact: bool, n_ctx: int) -> Content:
+def after_request(
+    prompt: TokenIds, generated: TokenIds, guessed: TokenIds, *, sure: bool, exact: bool, n_ctx: int
+) -> Content:
     """What a slot holds behind a request that came to generating: prompt and generated tokens but the last, which was
     sampled and never evaluated. `exact`: these are all that were generated."""
     ids = np.concatenate((prompt, generated, guessed))

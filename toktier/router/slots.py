@@ -17,8 +17,9 @@ from toktier.router import holds
 from toktier.router.rates import Rates
 from toktier.router.remembered import NO_RETURN, Remembered
 from toktier.router.reservations import VOID, End, Reservation, Settled, earlier
-from toktier.router.slot_content import Content, Ids, as_ids, shared_prefix
+from toktier.router.slot_content import Content
 from toktier.router.slot_state import Slot
+from toktier.router.token_ids import TokenIds, as_ids, shared_prefix
 from toktier.router.traffic import Traffic
 from toktier.router.vocabulary import SlotState
 
@@ -81,7 +82,7 @@ class SlotTable:
         clock: Callable[[], float],
         *,
         remembered: Remembered | None = None,
-        on_change: Callable[[int, int, Ids | None], None] | None = None,
+        on_change: Callable[[int, int, TokenIds | None], None] | None = None,
         on_clear: Callable[[int], None] | None = None,
     ) -> None:
         """`clock`: seconds, monotonic. `on_change(upstream, slot, ids)`: a slot certainly holds `ids` now, None:
@@ -131,7 +132,7 @@ class SlotTable:
 
     # What a prompt finds
 
-    def views(self, ids: Ids) -> list[View]:
+    def views(self, ids: TokenIds) -> list[View]:
         """Every slot of every usable upstream, in order."""
         now, most, usual = self._clock(), max(len(ids) - 1, 0), self._traffic.distance(self._count())
         found: list[View] = []
@@ -189,7 +190,7 @@ class SlotTable:
         self,
         upstream: int,
         slot: int,
-        ids: Ids | Sequence[int] | None,
+        ids: TokenIds | Sequence[int] | None,
         predicted: int = 0,
         *,
         sure: bool = True,
@@ -229,8 +230,8 @@ class SlotTable:
         self,
         reservation: Reservation,
         *,
-        generated: Sequence[int] | Ids = (),
-        guessed: Sequence[int] | Ids = (),
+        generated: Sequence[int] | TokenIds = (),
+        guessed: Sequence[int] | TokenIds = (),
         count: int | None = None,
         measured: int | None = None,
         actual_slot: int | None = None,
