@@ -160,7 +160,7 @@ def test_what_nobody_foresaw_says_nothing_of_itself(lines: pytest.LogCaptureFixt
     ("error", "status", "code", "kind"),
     [
         (InvalidText("malformed UTF-8 at byte 3"), 400, "invalid_text", "invalid_request_error"),
-        (UpstreamLost("gone"), 502, "upstream_broken", "server_error"),
+        (UpstreamLost("gone"), 503, "no_upstream", "server_error"),
         (UpstreamBroken("broken"), 502, "upstream_broken", "server_error"),
         (UpstreamSilent("silent"), 504, "upstream_timeout", "server_error"),
         (BackendUnavailable("none"), 503, "backend_unavailable", "server_error"),

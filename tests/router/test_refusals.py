@@ -69,4 +69,4 @@ def test_names_of_others_are_printable_in_an_error() -> None:
 def test_headers_of_a_refusal_come_with_it() -> None:
     refused = Refused(Refusal.OVERLOADED, "later", headers=[retry_after(0.2)])
     assert as_refused(refused)[::2] == (503, ((b"retry-after", b"1"),))
-    assert as_refused(UpstreamLost("gone"))[0] == 502
+    assert as_refused(UpstreamLost("gone"))[::2] == (503, ((b"retry-after", b"2"),))

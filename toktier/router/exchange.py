@@ -20,7 +20,7 @@ from toktier.errors import ToktierError, UpstreamBroken, UpstreamLost, UpstreamR
 from toktier.router.bodies import CompletionRequest, Cut
 from toktier.router.decide import Decision, NoSlot
 from toktier.router.prompts import Prepared, unpinned_body
-from toktier.router.refusals import Receive, Refusal, Refused, Scope, Send, as_refused, retry_after
+from toktier.router.refusals import Receive, Refused, Scope, Send, as_refused
 from toktier.router.relay import Answer, StreamRelay, read_answer
 from toktier.router.request_facts import RequestFacts
 from toktier.router.reservations import Reservation, Settled
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from toktier.router.router import Router
 
 RECORDED: Final = "recorded"  # in the state of a scope: an upstream was chosen, and the facts are kept
-_RETRY_SECONDS: Final = 2.0  # when to come again where no upstream answers
 _OUTCOMES: Final[dict[type[ToktierError], Outcome]] = {
     UpstreamLost: Outcome.UPSTREAM_LOST,
     UpstreamBroken: Outcome.UPSTREAM_BROKEN,
@@ -280,7 +279,7 @@ class Exchange(Response):
             self._status = status = error.status
             body, headers = error.body, {"content-type": "application/json"}
         else:
-            status, body, more = as_refused(refusal_of(error))
+            status, body, more = as_refused(error)
             headers = {"content-type": "application/json", **{k.decode(): v.decode() for k, v in more}}
         if self._started:  # of a stream, whose reader learns it from an event
             await self._send(send, status, {}, b"data: " + body + b"\n\n", more=False)
@@ -352,12 +351,3 @@ class Exchange(Response):
         )
         if outcome is Outcome.DONE and answer is not None and self._prepared is not None:
             self._router.record_output(self._name, self._request, self._prepared, answer, self._began)
-
-
-def refusal_of(error: ToktierError) -> Exception:
-    """An error of an upstream, as what a client is told."""
-    if isinstance(error, UpstreamSilent):
-        return Refused(Refusal.UPSTREAM_TIMEOUT, error.message)
-    if isinstance(error, UpstreamLost):
-        return Refused(Refusal.NO_UPSTREAM, error.message, headers=[retry_after(_RETRY_SECONDS)])
-    return Refused(Refusal.UPSTREAM_BROKEN, error.message)

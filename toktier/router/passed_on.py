@@ -14,7 +14,6 @@ from starlette.responses import Response
 
 from toktier.errors import UpstreamBroken, UpstreamLost, UpstreamRefused, UpstreamSilent
 from toktier.router.bodies import TokenizeRequest
-from toktier.router.exchange import refusal_of
 from toktier.router.refusals import Refusal, Refused
 from toktier.router.upstream import Bounds, Route, Timeouts, Upstream
 from toktier.router.vocabulary import UpstreamState
@@ -22,8 +21,6 @@ from toktier.router.vocabulary import UpstreamState
 if TYPE_CHECKING:
     from toktier.router.router import Router
     from toktier.router.settings import ServeSettings
-
-_FAULTS = (UpstreamLost, UpstreamBroken, UpstreamSilent)
 
 
 class Embeddings:
@@ -42,7 +39,7 @@ class Embeddings:
             )
 
     async def ask(self, body: bytes) -> Response:
-        """Raises Refused."""
+        """Raises Refused, UpstreamLost, UpstreamBroken, UpstreamSilent."""
         if self._upstream is None:
             raise Refused(
                 Refusal.UNSUPPORTED,
@@ -54,11 +51,8 @@ class Embeddings:
                 raise Refused(Refusal.BAD_REQUEST, "the body is no JSON object")
         except orjson.JSONDecodeError as error:
             raise Refused(Refusal.BAD_REQUEST, f"the body is no JSON: {error.msg}") from None
-        try:
-            async with self._upstream.open(Route.EMBEDDINGS, body, stream=False) as passage:
-                return Response(await passage.read(), passage.status, headers=passage.headers)
-        except _FAULTS as error:
-            raise refusal_of(error) from None
+        async with self._upstream.open(Route.EMBEDDINGS, body, stream=False) as passage:
+            return Response(await passage.read(), passage.status, headers=passage.headers)
 
     async def close(self) -> None:
         if self._upstream is not None:
@@ -66,7 +60,8 @@ class Embeddings:
 
 
 async def models_document(router: Router) -> bytes:
-    """The answer of the one upstream as it is; of several, what they list, each name once. Raises Refused."""
+    """The answer of the one upstream as it is; of several, what they list, each name once. Raises Refused,
+    UpstreamLost, UpstreamBroken, UpstreamSilent."""
     found: dict[str, Any] = {}
     fault: Exception | None = None
     used = [upstream for upstream in router.upstreams if upstream.state is UpstreamState.UP]
@@ -77,9 +72,9 @@ async def models_document(router: Router) -> bytes:
                 return answer
             for model in orjson.loads(answer)["data"]:
                 found.setdefault(model["id"], model)
-        except _FAULTS as error:
+        except (UpstreamLost, UpstreamBroken, UpstreamSilent) as error:
             router.sync(upstream)
-            fault = refusal_of(error)
+            fault = error
         except (UpstreamRefused, ValueError, LookupError, TypeError):
             fault = Refused(Refusal.UPSTREAM_BROKEN, f"{upstream.where} answered with what is no list of models")
     if not found:

@@ -71,7 +71,7 @@ REFUSALS: Final[dict[Refusal, tuple[int, str, str]]] = {
 # What a ToktierError that reaches a client comes to: a refusal of the table, by its code; else a status, by its exit
 # code; else a fault of ours.
 _REFUSAL_OF_CODE: Final = {
-    UpstreamLost.code: Refusal.UPSTREAM_BROKEN,
+    UpstreamLost.code: Refusal.NO_UPSTREAM,
     UpstreamBroken.code: Refusal.UPSTREAM_BROKEN,
     UpstreamRefused.code: Refusal.UPSTREAM_BROKEN,
     UpstreamSilent.code: Refusal.UPSTREAM_TIMEOUT,
@@ -81,6 +81,7 @@ _STATUS_OF_EXIT: Final[dict[ExitCode, int]] = {
     ExitCode.NOT_FOUND: 503,
     ExitCode.UNAVAILABLE: 503,
 }
+UPSTREAM_RETRY_SECONDS: Final = 2.0  # when to come again where no upstream answers
 Headers = Iterable[tuple[bytes, bytes]]
 _RETRY_AFTER: Final = b"retry-after"
 
@@ -124,7 +125,9 @@ def as_refused(error: BaseException) -> tuple[int, bytes, tuple[tuple[bytes, byt
         return error.status, error.body(), error.headers
     if isinstance(error, ToktierError):
         if error.code in _REFUSAL_OF_CODE:
-            return as_refused(Refused(_REFUSAL_OF_CODE[error.code], error.message, remedy=error.remedy))
+            refusal = _REFUSAL_OF_CODE[error.code]
+            headers = [retry_after(UPSTREAM_RETRY_SECONDS)] if refusal is Refusal.NO_UPSTREAM else []
+            return as_refused(Refused(refusal, error.message, remedy=error.remedy, headers=headers))
         if error.exit_code in _STATUS_OF_EXIT:
             status = _STATUS_OF_EXIT[error.exit_code]
             kind = _CLIENT if status < 500 else _SERVER

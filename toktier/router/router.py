@@ -26,7 +26,7 @@ from toktier.router.decide import Decision, NoSlot, Policy, decide
 from toktier.router.embedders import OpenEmbedder, open_embedder
 from toktier.router.embedding import Prompt
 from toktier.router.prompts import Prepared
-from toktier.router.refusals import Refusal, Refused, retry_after
+from toktier.router.refusals import UPSTREAM_RETRY_SECONDS, Refusal, Refused, retry_after
 from toktier.router.relay import Answer
 from toktier.router.request_facts import RequestFacts
 from toktier.router.rows import SlotRow, UpstreamRow
@@ -47,7 +47,6 @@ LOG: Final = logging.getLogger("toktier.router")
 OFF_LOOP_BYTES: Final = 1 << 18
 SIMILAR_PROMPTS: Final = 4096  # vectors that are kept: 8 MB
 _CANDIDATES: Final = 16
-_RETRY_SECONDS: Final = 2.0
 _LOOK_SECONDS: Final = 2.0  # for an upstream to say what its slots did
 
 
@@ -231,7 +230,7 @@ class Router:
             Refusal.NO_UPSTREAM,
             f"none of {len(self.upstreams)} upstreams can be used ({states}): expected one llama-server that answers",
             remedy="GET /toktier/slots says what is wrong with each",
-            headers=[retry_after(_RETRY_SECONDS)],
+            headers=[retry_after(UPSTREAM_RETRY_SECONDS)],
         )
 
     # Learning
