@@ -27,6 +27,7 @@ from toktier.errors import (
 )
 from toktier.labels import shown
 from toktier.router.ram_cache import keeps_prompts
+from toktier.router.transport import Transport
 from toktier.router.upstream_facts import (
     SlotReport,
     UpstreamFacts,
@@ -158,17 +159,8 @@ class Upstream:
         }
         if api_key is not None:
             headers["authorization"] = f"Bearer {api_key}"
-        limits = httpx.Limits(
-            max_connections=self.bounds.connections,
-            max_keepalive_connections=self.bounds.connections,
-            keepalive_expiry=KEEPALIVE_SECONDS,
-        )
-        # The transport without the client around it, whose redirects, cookies and merging of URLs are a third of what
-        # a request costs here, and of no use.
-        self._transport = transport or httpx.AsyncHTTPTransport(
-            limits=limits,
-            trust_env=False,
-            verify=self.url.startswith("https:"),  # a TLS context takes 20 ms, and HTTP needs none
+        self._transport = transport or Transport(
+            httpx.URL(self.url), connections=self.bounds.connections, idle_seconds=KEEPALIVE_SECONDS
         )
         self._headers = httpx.Headers(headers)
         self._urls: dict[str, httpx.URL] = {}
