@@ -60,7 +60,6 @@ def test_no_message_holds_credentials(user: str, password: str) -> None:
     with pytest.raises(ValueError, match="expected") as raised:
         addresses.server_url(f"http://{user}S3CRET:{password}S3CRET@host:8080")
     assert "S3CRET" not in str(raised.value)
-    assert "S3CRET" not in addresses.without_credentials(f"http://{user}S3CRET:{password}S3CRET@host")
 
 
 @pytest.mark.parametrize(

@@ -118,13 +118,6 @@ def is_local_endpoint(endpoint: str) -> bool:
     return scheme == "ipc" or is_loopback(rest.rpartition(":")[0].strip("[]"))
 
 
-def without_credentials(text: str) -> str:
-    """A URL without user and password, for messages; anything else as it is."""
-    from toktier.config import without_credentials as stripped
-
-    return stripped(text)
-
-
 def own_names(host: str) -> frozenset[str]:
     """What a Host header may say where `host` is loopback: it, and the usual names of it."""
     address = _address(host)

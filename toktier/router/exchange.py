@@ -164,7 +164,7 @@ class Exchange(Response):
                 limit=self._request.limit,
             )
         except LookupError:  # it was lost while the upstream was asked about the chat
-            raise UpstreamLost(f"{self._router.upstreams[decision.upstream].where} was lost") from None
+            raise UpstreamLost(f"{self._router.upstreams[decision.upstream].url} was lost") from None
 
     def _prepared_body(self) -> bytes:
         assert self._prepared is not None

@@ -76,7 +76,7 @@ async def models_document(router: Router) -> bytes:
             router.sync(upstream)
             fault = error
         except (UpstreamRefused, ValueError, LookupError, TypeError):
-            fault = Refused(Refusal.UPSTREAM_BROKEN, f"{upstream.where} answered with what is no list of models")
+            fault = Refused(Refusal.UPSTREAM_BROKEN, f"{upstream.url} answered with what is no list of models")
     if not found:
         raise fault or router.no_upstream()
     return orjson.dumps({"object": "list", "data": list(found.values())})

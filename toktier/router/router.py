@@ -330,7 +330,7 @@ class Router:
         return [
             UpstreamRow(
                 number=upstream.index,
-                name=upstream.where,
+                name=upstream.url,
                 state=upstream.state,
                 model=None if upstream.facts is None else upstream.facts.model,
                 notes=upstream.notes,

@@ -15,7 +15,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
 
-from toktier.config import MAX_CONFIG_BYTES
+from toktier.config import MAX_CONFIG_BYTES, without_credentials
 from toktier.errors import ConfigInvalid
 from toktier.labels import MAX_QUOTED, quoted, shown, shown_path
 from toktier.regular_files import open_regular
@@ -176,7 +176,7 @@ def _written(value: Any) -> str:
     if isinstance(value, list | tuple) and len(value) == 1:
         value = value[0]
     if isinstance(value, str | Path):
-        return quoted(addresses.without_credentials(str(value)))
+        return quoted(without_credentials(str(value)))
     if isinstance(value, list | tuple):
         return f"a list of {len(value)}" if value else "empty"
     return f"of type {type(value).__name__}" if isinstance(value, dict) else shown(repr(value), MAX_QUOTED)

@@ -26,6 +26,7 @@ from toktier.errors import (
     UpstreamSilent,
 )
 from toktier.labels import shown
+from toktier.router.addresses import server_url
 from toktier.router.ram_cache import keeps_prompts
 from toktier.router.transport import Transport
 from toktier.router.upstream_facts import (
@@ -38,7 +39,6 @@ from toktier.router.upstream_facts import (
     read_vocabulary_size,
 )
 from toktier.router.upstream_state import Standing
-from toktier.router.upstream_url import checked_url
 from toktier.router.vocabulary import UpstreamState
 
 MAX_QUESTION_ANSWER: Final = 8 << 20  # bytes: of /props, with its chat template; of /slots, 1.5 kB each
@@ -108,14 +108,14 @@ class Passage:
                 async with asyncio.timeout(idle):
                     chunk = await anext(self._chunks, None)
             except TimeoutError:
-                raise UpstreamSilent(f"{self._upstream.where} sent nothing for {idle:g} s of an answer") from None
+                raise UpstreamSilent(f"{self._upstream.url} sent nothing for {idle:g} s of an answer") from None
             except httpx.HTTPError as error:
                 raise self._upstream.fault(error) from None
             if chunk is None:
                 return
             self.bytes += len(chunk)
             if self.bytes > most:
-                raise UpstreamBroken(f"{self._upstream.where} sent more than {most:,} bytes as one answer")
+                raise UpstreamBroken(f"{self._upstream.url} sent more than {most:,} bytes as one answer")
             if chunk:
                 yield chunk
 
@@ -141,10 +141,10 @@ class Upstream:
         admission: Callable[[Upstream], Awaitable[list[str]]] | None = None,
         transport: httpx.AsyncBaseTransport | None = None,
     ) -> None:
-        """`index`: its number among the upstreams. `url`: http or https, host and port alone. `transport`: for tests.
-        Raises ConfigInvalid."""
+        """`index`: its number among the upstreams. `url`: as `addresses.server_url` takes it, which raises ValueError.
+        `transport`: for tests."""
         self.index = index
-        self.url = self.where = checked_url(url)
+        self.url = server_url(url)
         self.timeouts = timeouts or Timeouts()
         self.bounds = bounds or Bounds()
         self.standing = Standing()
@@ -169,7 +169,7 @@ class Upstream:
         self._extensions = {"timeout": timeout.as_dict()}
 
     def __repr__(self) -> str:
-        return f"Upstream({self.index}, {self.where!r})"
+        return f"Upstream({self.index}, {self.url!r})"
 
     @property
     def state(self) -> UpstreamState:
@@ -200,7 +200,7 @@ class Upstream:
             try:
                 await self._probe()
             except UpstreamRefused as error:
-                self.standing.unusable(f"{self.where}: {error}")
+                self.standing.unusable(f"{self.url}: {error}")
             except UpstreamBroken as error:
                 self.standing.unusable(f"{error}")
             except (UpstreamLost, UpstreamSilent) as error:
@@ -309,20 +309,20 @@ class Upstream:
                 # A connection that idled may end as it is used. A question may be asked twice: it changes nothing.
                 return await self._asked(method, path, body, limit)
         except TimeoutError:
-            raise UpstreamSilent(f"{self.where} did not answer {path} within {self.timeouts.question:g} s") from None
+            raise UpstreamSilent(f"{self.url} did not answer {path} within {self.timeouts.question:g} s") from None
         except httpx.HTTPError as error:
             raise self.fault(error) from None
 
     async def _asked(self, method: str, path: str, body: bytes | None, limit: int) -> tuple[int, bytes]:
         response = await self._transport.handle_async_request(self._request(method, path, body))
         try:
-            _check_encoding(self.where, response)
+            _check_encoding(self.url, response)
             parts, size = [], 0
             async for chunk in response.aiter_raw():
                 parts.append(chunk)
                 size += len(chunk)
                 if size > limit:
-                    raise UpstreamBroken(f"{self.where} answered {path} with more than {limit:,} bytes")
+                    raise UpstreamBroken(f"{self.url} answered {path} with more than {limit:,} bytes")
             return response.status_code, b"".join(parts)
         finally:
             await response.aclose()
@@ -341,11 +341,11 @@ class Upstream:
             async with asyncio.timeout(seconds):
                 response = await self._transport.handle_async_request(self._request("POST", route, body, last=stream))
         except TimeoutError:
-            raise UpstreamSilent(f"{self.where} did not begin to answer within {seconds:g} s") from None
+            raise UpstreamSilent(f"{self.url} did not begin to answer within {seconds:g} s") from None
         except httpx.HTTPError as error:
             raise self.fault(error) from None
         try:
-            _check_encoding(self.where, response)
+            _check_encoding(self.url, response)
             yield Passage(self, response, epoch)
         finally:
             await response.aclose()
@@ -355,17 +355,17 @@ class Upstream:
         it is asked again."""
         if isinstance(error, httpx.PoolTimeout):
             return UpstreamSilent(
-                f"{self.where}: all {self.bounds.connections} connections were in use for {self.timeouts.connect:g} s"
+                f"{self.url}: all {self.bounds.connections} connections were in use for {self.timeouts.connect:g} s"
             )
         if isinstance(error, httpx.RemoteProtocolError) and not _ended_early(error):
-            return UpstreamBroken(f"{self.where} answered with what is no HTTP")
+            return UpstreamBroken(f"{self.url} answered with what is no HTTP")
         if isinstance(error, httpx.TransportError) and not isinstance(error, httpx.LocalProtocolError):
-            lost = UpstreamLost(f"{self.where} cannot be reached, or ended the connection ({type(error).__name__})")
+            lost = UpstreamLost(f"{self.url} cannot be reached, or ended the connection ({type(error).__name__})")
             if self.state is UpstreamState.UP:
                 self.standing.lost(lost.message)
                 self.suspect()
             return lost
-        return UpstreamBroken(f"{self.where} could not be asked ({type(error).__name__})")
+        return UpstreamBroken(f"{self.url} could not be asked ({type(error).__name__})")
 
     def _request(self, method: str, path: str, body: bytes | None, *, last: bool = False) -> httpx.Request:
         """`last`: on its connection. A llama-server closes it after a stream, without having said so: the next request
@@ -381,12 +381,12 @@ class Upstream:
         return httpx.Request(method, url, content=body, headers=headers, extensions=self._extensions)
 
 
-def _check_encoding(where: str, response: httpx.Response) -> None:
+def _check_encoding(url: str, response: httpx.Response) -> None:
     """Compressed answers are not asked for: a few bytes could be any number."""
     encoding = response.headers.get("content-encoding", "identity").strip().lower()
     if encoding not in ("", "identity"):
         raise UpstreamBroken(
-            f"{where} answered with the content encoding {shown(encoding, 40)}, which it was not asked for"
+            f"{url} answered with the content encoding {shown(encoding, 40)}, which it was not asked for"
         )
 
 
