@@ -15,12 +15,11 @@ from hypothesis import strategies as st
 from tests.router.token_prompts import after, unrelated
 from toktier.router.candidates import Vector
 from toktier.router.embedding import (
-    Chunked,
-    Guarded,
     HashedNgrams,
     OfIds,
     OfText,
     Prompt,
+    Unfailing,
     averaged,
     chunks,
     fallback_vector,
@@ -114,24 +113,13 @@ def test_of_too_many_pieces_the_ends_stay() -> None:
 def test_an_overlap_as_long_as_the_window_is_refused() -> None:
     for window, overlap in ((10, 10), (10, -1), (0, 0)):
         with pytest.raises(ValueError, match="overlap"):
-            Chunked(lambda piece: fallback_vector(piece, 4), 4, window, overlap)
+            chunks("", window, overlap)
 
 
 def test_pieces_are_averaged_at_unit_length() -> None:
     """D26: a prompt longer than the embedder's window."""
-    seen: list[int] = []
-
-    def embed(piece: str) -> Vector:
-        seen.append(len(piece))
-        return np.array([1, 0] if piece.startswith("a") else [0, 1], dtype=np.float32)
-
-    chunked = Chunked(embed, 2, 4, 1)
-    vector = chunked.embed("aaaabbbb")  # aaaa, abbb, bb
-    assert seen == [4, 4, 2]
-    assert vector.tolist() == pytest.approx([2 / 5**0.5, 1 / 5**0.5])
-    inner = HashedNgrams(64)
-    prompt = unrelated(1, 50)
-    assert Chunked(inner.embed, 64, 100, 10).embed(prompt) == pytest.approx(inner.embed(prompt), abs=1e-6)
+    pieces = [np.array(vector, dtype=np.float32) for vector in ((2, 0), (3, 0), (0, 1))]
+    assert averaged(pieces, 2).tolist() == pytest.approx([2 / 5**0.5, 1 / 5**0.5])
 
 
 def test_directions_that_cancel_are_none() -> None:
@@ -178,7 +166,7 @@ PROMPT = Prompt(unrelated(1, 20), "a text")
 )
 def test_whatever_an_embedder_does_there_is_a_vector(answer: object) -> None:
     """D26."""
-    guarded = Guarded(Broken(answer), timeout=0.01)
+    guarded = Unfailing(Broken(answer), timeout=0.01)
     vector = asyncio.run(guarded.embed(PROMPT))
     assert np.array_equal(vector, fallback_vector("a text", 8))
     assert (guarded.embedded, guarded.failed) == (0, 1)
@@ -187,14 +175,14 @@ def test_whatever_an_embedder_does_there_is_a_vector(answer: object) -> None:
 
 
 def test_a_good_vector_is_brought_to_unit_length() -> None:
-    guarded = Guarded(Broken(np.full(8, 5, np.float32)), timeout=None)
+    guarded = Unfailing(Broken(np.full(8, 5, np.float32)), timeout=None)
     assert asyncio.run(guarded.embed(PROMPT)) == pytest.approx(np.full(8, 8**-0.5))
     assert (guarded.embedded, guarded.failed, guarded.last_error) == (1, 0, "")
 
 
 def test_a_caller_that_is_cancelled_stays_so() -> None:
-    async def main() -> Guarded:
-        guarded = Guarded(Broken("hang"), timeout=None)
+    async def main() -> Unfailing:
+        guarded = Unfailing(Broken("hang"), timeout=None)
         task = asyncio.ensure_future(guarded.embed(PROMPT))
         await asyncio.sleep(0)
         task.cancel()
@@ -208,7 +196,7 @@ def test_a_caller_that_is_cancelled_stays_so() -> None:
 def test_ids_are_embedded_in_place() -> None:
     embedder = OfIds(HashedNgrams(16))
     assert embedder.dims == 16
-    vector = asyncio.run(Guarded(embedder, None).embed(Prompt(PROMPT.ids)))
+    vector = asyncio.run(Unfailing(embedder, None).embed(Prompt(PROMPT.ids)))
     assert vector == pytest.approx(HashedNgrams(16).embed(PROMPT.ids), abs=1e-6)
 
 
@@ -223,7 +211,7 @@ def test_text_is_embedded_beside_the_loop_and_a_slow_embedder_never_gets_behind(
 
     async def main() -> None:
         embedder = OfText(slow, 8, waiting=2)
-        guarded = Guarded(embedder, timeout=None)
+        guarded = Unfailing(embedder, timeout=None)
         first = [asyncio.ensure_future(guarded.embed(PROMPT)) for _ in range(2)]
         await asyncio.sleep(0)
         assert np.array_equal(await guarded.embed(PROMPT), fallback_vector("a text", 8))

@@ -14,8 +14,8 @@ import pytest
 from tests.router.token_prompts import unrelated
 from toktier.errors import BackendExecutionFault, BackendUnavailable, ToktierError
 from toktier.router.candidates import Vector
-from toktier.router.embedding import Guarded, Prompt, fallback_vector
-from toktier.router.embedding_server import EmbeddingServer
+from toktier.router.embedding import Prompt, Unfailing, fallback_vector
+from toktier.router.embedding_server import EmbeddingServer, dimensions
 
 PROMPT = Prompt(unrelated(1, 20), "a text")
 Handler = Callable[[httpx.Request], httpx.Response]
@@ -33,22 +33,35 @@ def asked(handler: Handler, prompt: Prompt = PROMPT, **options: Any) -> Vector:
     return asyncio.run(main())
 
 
-@pytest.mark.parametrize("url", ["http://embedder", "http://embedder/", "http://embedder/v1", "http://embedder/v1/"])
-def test_a_text_is_asked_as_openai_has_it(url: str) -> None:
+def test_a_text_is_asked_as_openai_has_it() -> None:
     seen: list[httpx.Request] = []
 
     def handler(request: httpx.Request) -> httpx.Response:
         seen.append(request)
         return httpx.Response(200, json=rows([3, 4]))
 
-    async def main() -> Vector:
-        async with httpx.AsyncClient(transport=httpx.MockTransport(handler)) as client:
-            return await EmbeddingServer(client, url, 2, model="m", api_key="secret").embed(PROMPT)
-
-    assert asyncio.run(main()).tolist() == pytest.approx([0.6, 0.8])
+    assert asked(handler).tolist() == pytest.approx([0.6, 0.8])
     assert (seen[0].method, str(seen[0].url)) == ("POST", "http://embedder/v1/embeddings")
-    assert seen[0].headers["authorization"] == "Bearer secret"
-    assert json.loads(seen[0].content) == {"model": "m", "input": ["a text"], "encoding_format": "float"}
+    assert json.loads(seen[0].content) == {"model": "default", "input": ["a text"], "encoding_format": "float"}
+
+
+def dimensions_of(vector: Any) -> int:
+    async def main() -> int:
+        transport = httpx.MockTransport(lambda request: httpx.Response(200, json=rows(vector)))
+        async with httpx.AsyncClient(transport=transport) as client:
+            return await dimensions(client, "http://embedder")
+
+    return asyncio.run(main())
+
+
+def test_a_server_is_asked_how_long_its_vectors_are() -> None:
+    assert dimensions_of([1.0, 2.0, 3.0]) == 3
+
+
+@pytest.mark.parametrize("vector", [[], "abc", 3, [0.0] * 16_385], ids=["empty", "text", "number", "long"])
+def test_vectors_of_no_length_are_refused(vector: Any) -> None:
+    with pytest.raises(BackendExecutionFault, match="no vector"):
+        dimensions_of(vector)
 
 
 def test_a_long_text_is_asked_in_pieces_at_once_and_in_any_order() -> None:
@@ -123,7 +136,7 @@ class Site:
         self.answers: asyncio.Event | None = None  # to be waited for
         client = httpx.AsyncClient(transport=httpx.MockTransport(self.handle))
         self.server = EmbeddingServer(client, "http://embedder", 2, timeout=1.0, clock=lambda: self.now)
-        self.guarded = Guarded(self.server, timeout=None)
+        self.guarded = Unfailing(self.server, timeout=None)
 
     async def handle(self, request: httpx.Request) -> httpx.Response:
         self.calls += 1
@@ -187,7 +200,7 @@ def test_a_server_that_hangs_is_given_up_in_time() -> None:
     async def main() -> None:
         site = Site()
         site.server = EmbeddingServer(site.server._client, "http://embedder", 2, timeout=0.01, clock=lambda: site.now)
-        site.guarded = Guarded(site.server, timeout=None)
+        site.guarded = Unfailing(site.server, timeout=None)
         site.answers = asyncio.Event()
         assert not await site.is_embedded()
         assert site.guarded.last_error == "TimeoutError"

@@ -128,23 +128,10 @@ def averaged(vectors: Sequence[Vector], dims: int) -> Vector:
     return _checked(np.mean([_checked(vector, dims) for vector in vectors], axis=0), dims)
 
 
-class Chunked:
-    """An embedder of one piece, applied to prompts of any length: the mean direction of overlapping pieces."""
-
-    def __init__(self, embed: Callable[[SequenceT], Vector], dims: int, window: int, overlap: int) -> None:
-        """`window`, `overlap`: in units of what `embed` takes, which are IDs or characters."""
-        chunks("", window, overlap)  # raises ValueError
-        self._embed: Callable[..., Vector] = embed
-        self.dims, self.window, self.overlap = dims, window, overlap
-
-    def embed(self, whole: SequenceT) -> Vector:
-        return averaged([self._embed(piece) for piece in chunks(whole, self.window, self.overlap)], self.dims)
-
-
 class OfIds:
     """What embeds IDs in no time, as an `Embedder`."""
 
-    def __init__(self, embedder: HashedNgrams | Chunked) -> None:
+    def __init__(self, embedder: HashedNgrams) -> None:
         self._embedder = embedder
 
     @property
@@ -195,7 +182,7 @@ def _call_soon(loop: asyncio.AbstractEventLoop, call: Callable[[], None]) -> Non
         return
 
 
-class Guarded:
+class Unfailing:
     """An embedder that always answers in time: after an error, or `timeout` seconds, with `fallback_vector`.
 
     `timeout` None: the embedder has one of its own."""

@@ -2,7 +2,7 @@
 
 It has to be a server of its own: embeddings on a llama-server that generates wipe its slots. One that failed is left
 alone for a while and then probed by one request (`toktier.cache.second_level_breaker`). Whatever it says is checked and
-bounded. Not here: what happens when it fails (`embedding.Guarded`).
+bounded. Not here: what happens when it fails (`embedding.Unfailing`).
 """
 
 from __future__ import annotations
@@ -23,6 +23,8 @@ from toktier.router.embedding import Prompt, averaged, chunks
 WINDOW: Final = 1000  # characters: under the 512 tokens of common embedding models, also where a word is two tokens
 OVERLAP: Final = 200
 TIMEOUT_SECONDS: Final = 0.5
+FIRST_SECONDS: Final = 10.0  # a model may have to be loaded first
+_MAX_DIMS: Final = 16_384
 _MAX_ANSWER_BYTES: Final = 16 << 20
 
 
@@ -35,23 +37,14 @@ class EmbeddingServer:
         url: str,
         dims: int,
         *,
-        model: str = "default",
-        api_key: str | None = None,
         timeout: float = TIMEOUT_SECONDS,
         window: int = WINDOW,
         overlap: int = OVERLAP,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`client`: somebody else's, who closes it; `url`: of the server, with or without /v1; `dims`: of its vectors;
-        `timeout`: seconds for one prompt; `window`, `overlap`: characters of a piece."""
-        base = url.rstrip("/")
-        self._url = f"{base}/embeddings" if base.endswith("/v1") else f"{base}/v1/embeddings"
-        self._client = client
-        self._dims = dims
-        self._model = model
-        self._headers = {"content-type": "application/json"}
-        if api_key is not None:
-            self._headers["authorization"] = f"Bearer {api_key}"
+        """`client`: somebody else's, who closes it; `url`: of the server; `dims`: of its vectors; `timeout`: seconds
+        for one prompt; `window`, `overlap`: characters of a piece."""
+        self._client, self._url, self._dims = client, url, dims
         self._timeout = timeout
         self._window, self._overlap = window, overlap
         self._clock = clock
@@ -73,7 +66,7 @@ class EmbeddingServer:
         self._probing = self._probing or probe
         try:
             async with asyncio.timeout(self._timeout):
-                vectors = await self._ask(chunks(prompt.text, self._window, self._overlap))
+                vectors = await _asked(self._client, self._url, chunks(prompt.text, self._window, self._overlap))
             vector = averaged(vectors, self._dims)
         except Exception:
             (self.breaker.probe_failed if probe else self.breaker.failed)(self._clock())
@@ -85,26 +78,41 @@ class EmbeddingServer:
         self.breaker.answered()
         return vector
 
-    async def _ask(self, pieces: Sequence[str]) -> list[Vector]:
-        body = orjson.dumps({"model": self._model, "input": list(pieces), "encoding_format": "float"})
-        request = self._client.build_request(
-            "POST", self._url, content=body, headers=self._headers, timeout=httpx.Timeout(self._timeout)
-        )
-        response = await self._client.send(request, stream=True, follow_redirects=False)
-        try:
-            if response.status_code != 200:
-                raise BackendExecutionFault(f"the embedding server answered with status {response.status_code}")
-            answer = bytearray()
-            async for part in response.aiter_bytes():
-                answer += part
-                if len(answer) > _MAX_ANSWER_BYTES:
-                    raise BackendExecutionFault(f"the embedding server answered with over {_MAX_ANSWER_BYTES} bytes")
-        finally:
-            await response.aclose()
-        return _vectors(answer, len(pieces))
+
+async def dimensions(client: httpx.AsyncClient, url: str) -> int:
+    """Of the vectors of a server, which is asked for one. Raises TimeoutError, BACKEND_EXECUTION_FAULT, and what httpx
+    raises."""
+    async with asyncio.timeout(FIRST_SECONDS):
+        (vector,) = await _asked(client, url, ["a"])
+    if not isinstance(vector, list) or not 1 <= len(vector) <= _MAX_DIMS:
+        raise BackendExecutionFault(f"the embedding server answered with no vector of 1 to {_MAX_DIMS:,} numbers")
+    return len(vector)
 
 
-def _vectors(answer: bytes | bytearray, count: int) -> list[Vector]:
+async def _asked(client: httpx.AsyncClient, url: str, pieces: Sequence[str]) -> list[Any]:
+    """What a server says are the vectors of these texts. How long it takes is the caller's to bound."""
+    request = client.build_request(
+        "POST",
+        f"{url}/v1/embeddings",
+        content=orjson.dumps({"model": "default", "input": list(pieces), "encoding_format": "float"}),
+        headers={"content-type": "application/json"},
+        timeout=None,
+    )
+    response = await client.send(request, stream=True, follow_redirects=False)
+    try:
+        if response.status_code != 200:
+            raise BackendExecutionFault(f"the embedding server answered with status {response.status_code}")
+        answer = bytearray()
+        async for part in response.aiter_bytes():
+            answer += part
+            if len(answer) > _MAX_ANSWER_BYTES:
+                raise BackendExecutionFault(f"the embedding server answered with over {_MAX_ANSWER_BYTES:,} bytes")
+    finally:
+        await response.aclose()
+    return _vectors(answer, len(pieces))
+
+
+def _vectors(answer: bytes | bytearray, count: int) -> list[Any]:
     """In the order of `index`, which a server need not keep."""
     try:
         rows: list[Any] = orjson.loads(answer)["data"]
