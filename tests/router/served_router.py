@@ -196,6 +196,15 @@ class Served:
         rows: list[dict[str, Any]] = self.client.get("/toktier/slots").json()["upstreams"]
         return rows
 
+    def until_restarted(self) -> None:
+        """Until the first upstream is known to be another process, and is used again."""
+
+        def known() -> bool:
+            row = self.upstream_rows()[0]
+            return row["restarts"] == 1 and row["state"] == "up"
+
+        self.until(known)
+
     def in_flight(self) -> int:
         return sum(row["requests"] for row in self.client.get("/toktier/slots").json()["slots"])
 

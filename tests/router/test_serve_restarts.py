@@ -44,7 +44,7 @@ def test_d17_a_restart_between_requests_is_no_false_hit_and_drops_what_was_known
         answered = served.complete(A)
         assert answered.counts == (0, 100)
         assert (answered.facts.measured, answered.facts.reuse) == (0, Reuse.MISS)
-        served.until(lambda: served.upstream_rows()[0]["restarts"] == 1)
+        served.until_restarted()
         assert all(sure == 0 for _, _, sure in served.held())
         later = served.complete(tokens(2, 100))
         assert later.counts == (0, 100)
@@ -59,8 +59,7 @@ def test_d17_a_restart_that_a_health_check_saw_is_known_before_the_next_request(
     with Served(server.url, tokenizer=mini, health_seconds=0.05) as served:
         served.complete(A)
         server.restart()
-        served.until(lambda: served.upstream_rows()[0]["restarts"] == 1)
-        served.until(lambda: served.upstream_rows()[0]["state"] == "up")
+        served.until_restarted()
         answered = served.complete(A)
         assert answered.counts == (0, 100)
         assert (answered.facts.predicted, answered.facts.choice) == (0, Choice.LEAST_RECENT)
@@ -91,8 +90,7 @@ def test_d17_a_server_that_dies_during_a_stream_is_told_of_in_an_event(
         assert (refused.status_code, refused.json()["error"]["code"]) == (503, "no_upstream")
         assert int(refused.headers["retry-after"]) >= 1
         server.start()
-        served.until(lambda: served.upstream_rows()[0]["state"] == "up")
-        assert served.upstream_rows()[0]["restarts"] == 1
+        served.until_restarted()
         later = served.ask(path, body_of(path))
         assert (later.status, later.facts.measured, later.facts.predicted) == (200, 0, 0)
 
@@ -112,6 +110,21 @@ def test_d17_a_server_that_dies_before_an_answer_in_one_piece(
         served.recorded(lambda: served.requests)
         assert (served.requests[0].outcome, served.requests[0].status) == (Outcome.UPSTREAM_LOST, None)
         assert served.in_flight() == 0
+
+
+def test_d17_another_model_on_the_same_port_gets_no_request(fake: FakeUpstream, mini: toktier.Tokenizer) -> None:
+    """It is found out by its first answer, and nothing goes there while it is asked who it is."""
+    with Served(fake.url, tokenizer=mini) as served:
+        fake.answers["/completion"] = reply(completed(0, 100, 0))
+        served.complete(A)
+        fake.marker, fake.n_vocab = "another", 100
+        assert served.complete(A).facts.stale  # from a slot of another process
+        served.until(lambda: served.upstream_rows()[0]["state"] == "refused")
+        before = len(fake.seen)
+        refused = served.post("/completion", {"prompt": A})
+        assert (refused.status_code, refused.json()["error"]["code"]) == (503, "no_upstream")
+        assert len(fake.seen) == before
+        assert "another family" in " ".join(served.upstream_rows()[0]["notes"])
 
 
 # Two upstreams

@@ -67,7 +67,7 @@ def test_d11_a_server_that_has_fewer_slots_since_it_was_restarted(
         assert answered.facts.slot in (0, 1)
         assert answered.facts.reuse is Reuse.MISS
         # What came back made it suspect, and it is asked at once who it is.
-        served.until(lambda: served.upstream_rows()[0]["restarts"] == 1)
+        served.until_restarted()
         assert len(served.slots()) == 2
         later = served.complete(prompts[0])
         assert later.counts == (0, 100)

@@ -20,7 +20,7 @@ import numpy as np
 from toktier.errors import UpstreamBroken, UpstreamLost, UpstreamRefused, UpstreamSilent
 from toktier.router import prompts
 from toktier.router.agreement import Agreement, fits
-from toktier.router.bodies import ChatRequest, CompletionRequest
+from toktier.router.bodies import Array, ChatRequest, CompletionRequest
 from toktier.router.candidates import BruteForceIndex, Candidate
 from toktier.router.decide import Decision, NoSlot, Policy, decide
 from toktier.router.embedders import OpenEmbedder, open_embedder
@@ -30,7 +30,7 @@ from toktier.router.refusals import UPSTREAM_RETRY_SECONDS, Refusal, Refused, re
 from toktier.router.relay import Answer
 from toktier.router.request_facts import RequestFacts
 from toktier.router.rows import SlotRow, UpstreamRow
-from toktier.router.slots import SlotTable
+from toktier.router.slots import SlotTable, View
 from toktier.router.stats import Stats
 from toktier.router.token_ids import TokenIds
 from toktier.router.upstream import Bounds, Timeouts, Upstream
@@ -192,18 +192,24 @@ class Router:
         candidates: list[Candidate[tuple[int, int]]] = []
         vector = None
         if self._similar is not None and self._embedder is not None:
-            views = self.table.views(prepared.ids)
+            views = self._views(prepared.ids)
             # What exact prefixes say, vectors cannot say better.
             if not cache or all(view.reusable < MIN_REUSE_FOR_HIT for view in views):
                 vector = await self._embedder.embedder.embed(Prompt(prepared.ids, prepared.text))
                 candidates = self._similar.search(vector, _CANDIDATES)
-        views = [view for view in self.table.views(prepared.ids) if view.upstream not in failed]
+        views = [view for view in self._views(prepared.ids) if view.upstream not in failed]
         if not cache:
             views = [view._replace(reusable=0, sure=0) for view in views]
         decision = decide(len(prepared.ids), views, candidates, self._policy)
         if self._similar is not None and vector is not None and isinstance(decision, Decision):
             self._similar.add((decision.upstream, decision.slot), vector, len(prepared.ids))
         return decision
+
+    def _views(self, ids: Array) -> list[View]:
+        """Of upstreams that are used now: one that turned out to be another process is not, before it is admitted."""
+        for upstream in self.upstreams:
+            self.sync(upstream)
+        return self.table.views(ids)
 
     def is_same_model(self, rendered_by: Upstream | None, upstream: Upstream) -> bool:
         """Whether what one upstream said of a chat holds for another."""
