@@ -201,7 +201,7 @@ class Served:
 
         def known() -> bool:
             row = self.upstream_rows()[0]
-            return row["restarts"] == 1 and row["state"] == "up"
+            return (row["restarts"], row["state"]) == (1, "up")
 
         self.until(known)
 

@@ -20,7 +20,7 @@ import numpy as np
 from toktier.errors import UpstreamBroken, UpstreamLost, UpstreamRefused, UpstreamSilent
 from toktier.router import prompts
 from toktier.router.agreement import Agreement, fits
-from toktier.router.bodies import Array, ChatRequest, CompletionRequest
+from toktier.router.bodies import ChatRequest, CompletionRequest
 from toktier.router.candidates import BruteForceIndex, Candidate
 from toktier.router.decide import Decision, NoSlot, Policy, decide
 from toktier.router.embedders import OpenEmbedder, open_embedder
@@ -205,7 +205,7 @@ class Router:
             self._similar.add((decision.upstream, decision.slot), vector, len(prepared.ids))
         return decision
 
-    def _views(self, ids: Array) -> list[View]:
+    def _views(self, ids: TokenIds) -> list[View]:
         """Of upstreams that are used now: one that turned out to be another process is not, before it is admitted."""
         for upstream in self.upstreams:
             self.sync(upstream)
