@@ -14,18 +14,17 @@ from hypothesis import strategies as st
 from toktier.errors import ConfigInvalid, ToktierError
 from toktier.router.block_hashes import (
     MAX_BLOCK_SIZE,
-    SCHEME_MEANINGS,
     DynamoHasher,
     Identity,
-    Scheme,
     block_hasher,
     keys_of,
 )
 from toktier.router.token_ids import TokenIds
+from toktier.router.vocabulary import KV_SCHEME_MEANINGS, KvScheme
 
 IDS = st.lists(st.integers(0, 2**32 - 1) | st.integers(0, 300), max_size=80)
 SIZES = st.integers(1, 20)
-SCHEMES = pytest.mark.parametrize("scheme", list(Scheme))
+SCHEMES = pytest.mark.parametrize("scheme", list(KvScheme))
 
 
 def array(ids: list[int]) -> TokenIds:
@@ -42,7 +41,7 @@ def test_e1_the_local_hash_of_dynamo() -> None:
 
 
 @SCHEMES
-def test_e2_what_fills_no_block_has_no_hash(scheme: Scheme) -> None:
+def test_e2_what_fills_no_block_has_no_hash(scheme: KvScheme) -> None:
     ids = array(list(range(70)))
     hasher = block_hasher(scheme, 16)
     assert len(hasher.links(ids)) == 4
@@ -74,7 +73,7 @@ def test_e5_vllm_with_sha256_cbor() -> None:
 
 
 @SCHEMES
-def test_e6_adapter_and_salt_change_every_hash(scheme: Scheme) -> None:
+def test_e6_adapter_and_salt_change_every_hash(scheme: KvScheme) -> None:
     ids = array(list(range(40)))
     identities = [
         Identity(),
@@ -85,10 +84,10 @@ def test_e6_adapter_and_salt_change_every_hash(scheme: Scheme) -> None:
         Identity(lora_name="a", cache_salt="b"),
         Identity(lora_name="b", cache_salt="a"),
     ]
-    if scheme is Scheme.VLLM_SHA256_CBOR:
+    if scheme is KvScheme.VLLM_SHA256_CBOR:
         identities.append(Identity(hash_seed="1"))
     keys = [keys_of(block_hasher(scheme, 16, identity).links(ids)) for identity in identities]
-    if scheme is Scheme.VLLM_SHA256_CBOR:
+    if scheme is KvScheme.VLLM_SHA256_CBOR:
         # Its extra keys do not say what they are: an adapter and a salt of one name differ from the second block on.
         assert keys[1][0] == keys[3][0]
         assert keys[1][1] != keys[3][1]
@@ -97,7 +96,7 @@ def test_e6_adapter_and_salt_change_every_hash(scheme: Scheme) -> None:
 
 
 @SCHEMES
-def test_an_empty_name_is_none(scheme: Scheme) -> None:
+def test_an_empty_name_is_none(scheme: KvScheme) -> None:
     ids = array(list(range(32)))
     empty = block_hasher(scheme, 16, Identity(lora_name="", cache_salt=""))
     assert empty.links(ids) == block_hasher(scheme, 16).links(ids)
@@ -128,7 +127,7 @@ def test_law_links_of_vllm_are_those_of_the_published_rule(
 @SCHEMES
 @settings(deadline=None)
 @given(IDS, SIZES, st.integers(1, 5))
-def test_law_what_grew_is_hashed_from_where_it_was(scheme: Scheme, ids: list[int], size: int, blocks: int) -> None:
+def test_law_what_grew_is_hashed_from_where_it_was(scheme: KvScheme, ids: list[int], size: int, blocks: int) -> None:
     hasher = block_hasher(scheme, size, Identity(lora_name="a", cache_salt="b"))
     whole = hasher.links(array(ids))
     before = whole[:blocks]
@@ -139,7 +138,9 @@ def test_law_what_grew_is_hashed_from_where_it_was(scheme: Scheme, ids: list[int
 @SCHEMES
 @settings(deadline=None)
 @given(IDS, SIZES, st.data())
-def test_law_a_hash_names_all_that_came_before(scheme: Scheme, ids: list[int], size: int, data: st.DataObject) -> None:
+def test_law_a_hash_names_all_that_came_before(
+    scheme: KvScheme, ids: list[int], size: int, data: st.DataObject
+) -> None:
     hasher = block_hasher(scheme, size)
     links = hasher.links(array(ids))
     if not links:
@@ -154,7 +155,7 @@ def test_law_a_hash_names_all_that_came_before(scheme: Scheme, ids: list[int], s
 
 
 @SCHEMES
-def test_ids_may_be_a_part_of_an_array_or_of_another_stride(scheme: Scheme) -> None:
+def test_ids_may_be_a_part_of_an_array_or_of_another_stride(scheme: KvScheme) -> None:
     ids = array(list(range(200)))
     hasher = block_hasher(scheme, 16)
     assert hasher.links(ids[::2]) == hasher.links(ids[::2].copy())
@@ -174,8 +175,8 @@ def test_an_unknown_scheme_is_refused_with_those_there_are() -> None:
 
 
 def test_every_scheme_has_a_meaning_and_a_hasher() -> None:
-    assert list(SCHEME_MEANINGS) == list(Scheme)
-    for scheme in Scheme:
+    assert list(KV_SCHEME_MEANINGS) == list(KvScheme)
+    for scheme in KvScheme:
         assert block_hasher(scheme, 16).block_size == 16
 
 

@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 from tests.router.event_reader import Index, full_blocks
 from toktier.router.block_hashes import Identity, block_hasher
 from toktier.router.held_blocks import MAX_BLOCKS, Change, Cleared, HeldBlocks, Removed, Stored
-from toktier.router.kv_event_form import EventWriter, Form
+from toktier.router.kv_event_form import EventWriter
 from toktier.router.token_ids import TokenIds
+from toktier.router.vocabulary import KvForm
 
 # Few IDs and few lengths, so that slots share prefixes and part again.
 CONTENTS = st.one_of(
@@ -39,16 +40,16 @@ def array(ids: list[int]) -> TokenIds:
     return np.array(ids, dtype=np.uint32)
 
 
-def applied(index: Index, changes: list[Change], form: Form, size: int) -> None:
+def applied(index: Index, changes: list[Change], form: KvForm, size: int) -> None:
     index.apply(EventWriter(form, size, Identity()).batch(changes, 0.0, 0))
 
 
-@pytest.mark.parametrize("form", list(Form))
+@pytest.mark.parametrize("form", list(KvForm))
 @pytest.mark.parametrize("scheme", ["dynamo", "vllm-sha256-cbor"])
 @settings(deadline=None, max_examples=60)
 @given(STEPS, st.integers(1, 4))
 def test_law_an_index_holds_exactly_the_full_blocks_of_all_slots(
-    scheme: str, form: Form, steps: list[tuple[int, list[int] | None] | str], size: int
+    scheme: str, form: KvForm, steps: list[tuple[int, list[int] | None] | str], size: int
 ) -> None:
     held, index, late = HeldBlocks(block_hasher(scheme, size)), Index(), Index()
     slots: dict[int, list[int]] = {}

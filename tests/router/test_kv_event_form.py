@@ -9,7 +9,8 @@ import pytest
 from toktier.errors import ConfigInvalid, ToktierError
 from toktier.router.block_hashes import Identity
 from toktier.router.held_blocks import Change, Cleared, Removed, Stored
-from toktier.router.kv_event_form import FORM_MEANINGS, EventWriter, Form
+from toktier.router.kv_event_form import EventWriter
+from toktier.router.vocabulary import KV_FORM_MEANINGS, KvForm
 
 KEYS = [2**64 - 1, 5]
 CHANGES: list[Change] = [
@@ -67,7 +68,7 @@ def test_an_unknown_form_is_refused() -> None:
 
 
 def test_every_form_has_a_meaning() -> None:
-    assert list(FORM_MEANINGS) == list(Form)
+    assert list(KV_FORM_MEANINGS) == list(KvForm)
 
 
 def test_a_missing_distribution_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toktier.errors import ConfigInvalid
-from toktier.router.options import BY_NAME, KV_FORMS, KV_SCHEMES, OPTIONS
+from toktier.router.options import BY_NAME, OPTIONS
 from toktier.router.settings import ServeSettings, default_of, plain, require_not_itself, resolve
 
 UPSTREAM = "http://127.0.0.1:8080"
@@ -38,14 +38,6 @@ def file_of(tmp_path: Path, text: str) -> Path:
 def test_every_field_has_an_option_and_every_option_a_field() -> None:
     assert [f.name for f in fields(ServeSettings) if f.name != "origins"] == [option.field for option in OPTIONS]
     assert [option.name for option in OPTIONS if default_of(option) is MISSING] == ["upstream"]
-
-
-def test_words_of_kv_events_are_those_of_their_modules() -> None:
-    from toktier.router.block_hashes import Scheme
-    from toktier.router.kv_event_form import Form
-
-    assert tuple(Scheme) == KV_SCHEMES
-    assert tuple(Form) == KV_FORMS
 
 
 def test_defaults_pass_their_own_checks_and_serve_this_host_alone() -> None:

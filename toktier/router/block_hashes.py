@@ -1,4 +1,4 @@
-"""Hashes of blocks of token IDs, by the rules of the indexers that look for them: the one table of schemes.
+"""Hashes of blocks of token IDs, by the rules of the indexers that look for them.
 
 A sequence is cut into full blocks; what is left over has no hash. The hash of a block depends on all blocks before it
 (it names a prefix, not a run of IDs), and on the adapter and the salt, where there are any. A *link* is an int that the
@@ -13,7 +13,6 @@ import hashlib
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Final, Protocol
 
 import numpy as np
@@ -24,21 +23,11 @@ from toktier.integer_argument import integer_argument
 from toktier.labels import quoted
 from toktier.missing_distribution import missing_distribution
 from toktier.router.token_ids import TokenIds
+from toktier.router.vocabulary import KvScheme
 
 KEY_MASK: Final = (1 << 64) - 1
 DYNAMO_SEED: Final = 1337
 MAX_BLOCK_SIZE: Final = 1 << 15  # of Dynamo; one block of it is more than most contexts
-
-
-class Scheme(StrEnum):
-    DYNAMO = "dynamo"
-    VLLM_SHA256_CBOR = "vllm-sha256-cbor"
-
-
-SCHEME_MEANINGS: Final[dict[Scheme, str]] = {
-    Scheme.DYNAMO: "xxh3-64 over the IDs as 32-bit little-endian numbers, chained by xxh3-64 over parent and block",
-    Scheme.VLLM_SHA256_CBOR: "SHA-256 over the CBOR of (parent, IDs, extra keys); the key is the low 64 bits of it",
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,10 +63,10 @@ def block_hasher(scheme: str, block_size: int, identity: Identity | None = None)
         )
     if scheme not in _MAKERS:
         raise ConfigInvalid(
-            f"there is no scheme of block hashes {quoted(scheme)}: expected one of {', '.join(Scheme)}",
-            remedy=f"name one of {', '.join(Scheme)}",
+            f"there is no scheme of block hashes {quoted(scheme)}: expected one of {', '.join(KvScheme)}",
+            remedy=f"name one of {', '.join(KvScheme)}",
         )
-    return _MAKERS[Scheme(scheme)](size, identity)
+    return _MAKERS[KvScheme(scheme)](size, identity)
 
 
 def keys_of(links: Sequence[int]) -> list[int]:
@@ -159,9 +148,9 @@ class VllmCborHasher:
         return links
 
 
-_MAKERS: Final[dict[Scheme, Callable[[int, Identity], BlockHasher]]] = {
-    Scheme.DYNAMO: DynamoHasher,
-    Scheme.VLLM_SHA256_CBOR: VllmCborHasher,
+_MAKERS: Final[dict[KvScheme, Callable[[int, Identity], BlockHasher]]] = {
+    KvScheme.DYNAMO: DynamoHasher,
+    KvScheme.VLLM_SHA256_CBOR: VllmCborHasher,
 }
 
 

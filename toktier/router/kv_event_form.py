@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable
-from enum import StrEnum
 from typing import Any, Final
 
 from toktier.errors import ConfigInvalid
@@ -17,20 +16,10 @@ from toktier.labels import quoted
 from toktier.missing_distribution import missing_distribution
 from toktier.router.block_hashes import Identity
 from toktier.router.held_blocks import Change, Removed, Stored
+from toktier.router.vocabulary import KvForm
 
 # The tier that routers count as the engine's own, wherever it really lies; they know no name for a CPU's.
 MEDIUM: Final = "GPU"
-
-
-class Form(StrEnum):
-    ARRAY = "array"
-    MAP = "map"
-
-
-FORM_MEANINGS: Final[dict[Form, str]] = {
-    Form.ARRAY: "fields by position, as vLLM wrote events until 2026; has no place for a salt that Dynamo reads",
-    Form.MAP: "fields by name, as vLLM and SGLang write events now",
-}
 
 
 class EventWriter:
@@ -40,18 +29,18 @@ class EventWriter:
             from msgpack import Packer  # type: ignore[import-untyped]
         except ImportError:
             raise missing_distribution("KV events need", "msgpack", "kv-events", "'msgpack>=1.1'") from None
-        if form not in tuple(Form):
+        if form not in tuple(KvForm):
             raise ConfigInvalid(
-                f"there is no form of KV events {quoted(form)}: expected {Form.ARRAY} or {Form.MAP}",
-                remedy=f"name {Form.ARRAY} or {Form.MAP}",
+                f"there is no form of KV events {quoted(form)}: expected {KvForm.ARRAY} or {KvForm.MAP}",
+                remedy=f"name {KvForm.ARRAY} or {KvForm.MAP}",
             )
-        if form == Form.ARRAY and identity.cache_salt:
+        if form == KvForm.ARRAY and identity.cache_salt:
             raise ConfigInvalid(
                 "events in the form of arrays have no place for a salt: subscribers would compute other hashes",
-                remedy=f"choose the form {Form.MAP}, or no salt",
+                remedy=f"choose the form {KvForm.MAP}, or no salt",
             )
         self._packer = Packer()
-        self._as_map = form == Form.MAP
+        self._as_map = form == KvForm.MAP
         self._block_size = block_size
         self._lora_name, self._cache_salt = identity.lora_name or None, identity.cache_salt or None
 

@@ -23,12 +23,13 @@ from toktier.errors import ConfigInvalid, EnvironmentFault
 from toktier.integer_argument import integer_argument
 from toktier.labels import quoted
 from toktier.missing_distribution import missing_distribution
-from toktier.router.block_hashes import Identity, Scheme, block_hasher
+from toktier.router.block_hashes import Identity, block_hasher
 from toktier.router.held_blocks import HeldBlocks
 from toktier.router.kv_event_feed import Feed, FeedCounters
-from toktier.router.kv_event_form import EventWriter, Form
+from toktier.router.kv_event_form import EventWriter
 from toktier.router.kv_event_history import History
 from toktier.router.token_ids import TokenIds
+from toktier.router.vocabulary import KvForm, KvScheme
 
 DEFAULT_ENDPOINT: Final = "tcp://127.0.0.1:5557"
 REPLAY_BATCHES: Final = 1000
@@ -51,8 +52,8 @@ class KvEvents:
         replay_endpoint: str | None = None,
         topic: str = "",
         block_size: int = 16,
-        scheme: str = Scheme.DYNAMO,
-        form: str = Form.ARRAY,
+        scheme: str = KvScheme.DYNAMO,
+        form: str = KvForm.ARRAY,
         *,
         upstreams: int = 1,
         identity: Identity | None = None,

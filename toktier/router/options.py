@@ -15,11 +15,9 @@ from typing import Any, Final
 
 from toktier.labels import MAX_QUOTED
 from toktier.router import addresses
+from toktier.router.vocabulary import KvForm, KvScheme
 
 LOCAL_EMBEDDINGS: Final = ("hashed", "minilm")
-# Those of `toktier.router.block_hashes` and `kv_event_form`, which load numpy: a help page needs the words alone.
-KV_SCHEMES: Final = ("dynamo", "vllm-sha256-cbor")
-KV_FORMS: Final = ("array", "map")
 OFF: Final = "off"
 
 _KIB, _MIB, _GIB = 1 << 10, 1 << 20, 1 << 30
@@ -212,8 +210,8 @@ OPTIONS: Final[tuple[Option, ...]] = (
     Option(
         "kv-replay", "kv_replay", "ENDPOINT", "Answer there who missed some of them.", _optional(addresses.zmq_endpoint)
     ),
-    Option("kv-scheme", "kv_scheme", "SCHEME", "Hashes of blocks: dynamo or vllm-sha256-cbor.", _one_of(*KV_SCHEMES)),
-    Option("kv-form", "kv_form", "FORM", "Form of an event: array or map.", _one_of(*KV_FORMS)),
+    Option("kv-scheme", "kv_scheme", "SCHEME", f"Hashes of blocks: {' or '.join(KvScheme)}.", _one_of(*KvScheme)),
+    Option("kv-form", "kv_form", "FORM", f"Form of an event: {' or '.join(KvForm)}.", _one_of(*KvForm)),
     Option("kv-topic", "kv_topic", "TEXT", "Topic of events; {upstream} in it becomes a number.", _topic),
     Option("kv-block-size", "kv_block_size", "N", "Tokens of a block.", _integer(1, 4096)),
     Option("open-metrics", "open_metrics", None, "Give /metrics without a key.", _flag, negated=True),

@@ -26,6 +26,7 @@ _MEANINGS: Final[dict[str, Mapping[Any, str]]] = {
     "unrouted": vocabulary.UNROUTED_MEANINGS,
     "ids": vocabulary.IDS_MEANINGS,
     "upstream": vocabulary.UPSTREAM_STATE_MEANINGS,
+    "slot": vocabulary.SLOT_STATE_MEANINGS,
     "guards": {code: meaning for code, (_, _, meaning) in REFUSALS.items()},
 }
 _PLACE: Final = '<script type="application/json" id="meanings">{}</script>'

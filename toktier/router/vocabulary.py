@@ -142,3 +142,29 @@ SLOT_STATE_MEANINGS: Final[dict[SlotState, str]] = {
     SlotState.KNOWN: "the token IDs in it are known",
     SlotState.UNKNOWN: "it holds something else than was thought; it counts as empty until it is used again",
 }
+
+
+class KvScheme(StrEnum):
+    """By which rule blocks of KV events are hashed."""
+
+    DYNAMO = "dynamo"
+    VLLM_SHA256_CBOR = "vllm-sha256-cbor"
+
+
+KV_SCHEME_MEANINGS: Final[dict[KvScheme, str]] = {
+    KvScheme.DYNAMO: "xxh3-64 over the IDs as 32-bit little-endian numbers, chained by xxh3-64 over parent and block",
+    KvScheme.VLLM_SHA256_CBOR: "SHA-256 over the CBOR of (parent, IDs, extra keys); the key is the low 64 bits of it",
+}
+
+
+class KvForm(StrEnum):
+    """How a KV event is written."""
+
+    ARRAY = "array"
+    MAP = "map"
+
+
+KV_FORM_MEANINGS: Final[dict[KvForm, str]] = {
+    KvForm.ARRAY: "fields by position, as vLLM wrote events until 2026; has no place for a salt that Dynamo reads",
+    KvForm.MAP: "fields by name, as vLLM and SGLang write events now",
+}
