@@ -71,7 +71,7 @@ class Table(SlotTable):
         return None if content is None else content.ids.tolist()
 
     def sure(self, slot: int) -> int:
-        return next(row.sure for row in self.slots() if (row.upstream, row.slot) == (0, slot))
+        return next(row.sure for row in self.rows(0.0) if (row.upstream, row.slot) == (0, slot))
 
     def is_idle(self) -> bool:
-        return all(row.in_flight == 0 for row in self.slots())
+        return all(row.requests == 0 for row in self.rows(0.0))

@@ -13,7 +13,7 @@ from tests.router.token_prompts import after, unrelated
 from toktier.router.candidates import Candidate
 from toktier.router.decide import Decision, NoSlot, Policy, decide
 from toktier.router.slots import View
-from toktier.router.vocabulary import Choice, SlotState
+from toktier.router.vocabulary import Choice
 
 
 def view(
@@ -34,7 +34,6 @@ def view(
     return View(
         upstream=upstream,
         slot=slot,
-        state=SlotState.KNOWN if length else SlotState.EMPTY,
         reusable=reusable,
         sure=reusable,
         length=length,
@@ -44,9 +43,6 @@ def view(
         waiting=int(wait > 0) if waiting is None else waiting,
         load=load,
         last_use=last_use,
-        idle_requests=1,
-        idle_s=1.0,
-        reuses=int(held),
         chance=chance,
         n_ctx=n_ctx,
     )

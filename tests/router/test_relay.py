@@ -175,7 +175,6 @@ def test_an_answer_in_one_piece_says_all() -> None:
         "notes": (),
     }
     assert answer.ids.tolist() == [4, 5, 6]
-    assert answer.ids_are_whole
 
 
 @pytest.mark.parametrize("lie", [-1, True, "90", 1.5, [90], {}, 2**40, 1e400])
@@ -230,7 +229,6 @@ def test_what_is_not_said_is_no_lie() -> None:
 def test_generated_tokens_that_are_none_are_not_believed(tokens: Any) -> None:
     _, answer = read_answer(written(final(__verbose__in__tokens=tokens)), CUT)
     assert answer.ids.tolist() == []
-    assert not answer.ids_are_whole
     assert answer.notes == ("generated tokens that are no IDs",)
 
 
@@ -296,7 +294,6 @@ def test_a_stream_that_was_cut_off_says_what_came() -> None:
     passing.feed(b'data: {"choices":[{"text":"a"}],"__verbose":{"tokens":[7],"id_slot":-1}}\n\n')
     answer = passing.answer()
     assert (answer.ids.tolist(), answer.id_slot, answer.generated, answer.finished) == ([7], None, None, False)
-    assert not answer.ids_are_whole
 
 
 @pytest.mark.parametrize(

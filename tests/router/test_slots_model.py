@@ -173,9 +173,9 @@ class TableBesideServer(RuleBasedStateMachine):
     def nothing_leaks(self) -> None:
         here = [request for request in self.open if not request.gone]
         assert self.table.in_flight(0) == len(here)
-        rows = self.table.slots()
+        rows = self.table.rows(0.0)
         for row in rows:
-            assert row.in_flight == sum(1 for r in here if r.reservation.slot == row.slot)
+            assert row.requests == sum(1 for r in here if r.reservation.slot == row.slot)
             assert row.sure <= row.tokens <= N_CTX
         assert sum(row.held for row in rows) < SLOTS
 
@@ -183,7 +183,7 @@ class TableBesideServer(RuleBasedStateMachine):
     def what_is_certain_is_there(self) -> None:
         if self.strangers or any(not request.gone for request in self.open):
             return  # nobody can know what is on its way
-        for slot, row in enumerate(self.table.slots()):
+        for slot, row in enumerate(self.table.rows(0.0)):
             content = self.table._upstreams[0].slots[slot].content
             held = self.server.held[slot]
             if content is None:

@@ -62,11 +62,6 @@ class CompletionRequest:
     def __repr__(self) -> str:
         return f"CompletionRequest(native={self.native}, stream={self.stream}, unrouted={self.unrouted})"
 
-    @property
-    def text_is_empty(self) -> bool:
-        """Whether the prompt is the empty text, which a llama-server answers, while it refuses an empty list."""
-        return len(self.prompt) == 1 and isinstance(self.prompt[0], str) and not self.prompt[0]
-
     def ids(self, encode: Encode) -> TokenIds:
         """The prompt's IDs. Of several parts the first alone gets special tokens, as in llama-server."""
         parts = [encode(part, index == 0) if isinstance(part, str) else part for index, part in enumerate(self.prompt)]
@@ -97,17 +92,6 @@ class ChatRequest:
         """What /apply-template renders as the chat route will."""
         return self.others
 
-    def texts(self) -> list[str]:
-        """The texts of all messages, in order."""
-        found: list[str] = []
-
-        def seen(text: str) -> str:
-            found.append(text)
-            return text
-
-        _with_texts(self.messages, seen)
-        return found
-
     def with_texts(self, change: Callable[[str], str]) -> ChatRequest:
         """The same request with every text of a message changed."""
         messages = _with_texts(self.messages, change)
@@ -131,8 +115,8 @@ class TokenizeRequest:
     with_pieces: bool
 
 
-def read_completion(body: bytes, native: bool, vocabulary: int | None = None) -> CompletionRequest:
-    """`vocabulary`: 1 + the greatest ID that the upstream knows; None: it judges itself. Raises RequestInvalid."""
+def read_completion(body: bytes, native: bool) -> CompletionRequest:
+    """Raises RequestInvalid."""
     members = _object(body)
     if "prompt" not in members:
         raise RequestInvalid('"prompt" is missing', remedy="give a prompt: a text, or a list of token IDs")
@@ -142,7 +126,7 @@ def read_completion(body: bytes, native: bool, vocabulary: int | None = None) ->
     unrouted, limit = _unrouted(members), _limit(members)
     if members.get("image_data"):
         unrouted = unrouted or Unrouted.MEDIA
-    parts, of_prompt = _prompt(prompt, MAX_ID if vocabulary is None else vocabulary - 1)
+    parts, of_prompt = _prompt(prompt)
     unrouted = unrouted or of_prompt
     return CompletionRequest(
         native=native,
@@ -186,7 +170,7 @@ def read_tokenize(body: bytes) -> TokenizeRequest:
     members = _object(body)
     content = members.get("content", "")
     if isinstance(content, list):
-        parts = _parts(content, MAX_ID) if content else ()
+        parts = _parts(content) if content else ()
         if parts is None:
             raise _no_prompt("content")
     elif isinstance(content, str):
@@ -251,7 +235,7 @@ def _unrouted(members: dict[str, Any]) -> Unrouted | None:
     return Unrouted.ADAPTER if members.get("lora") is not None else None
 
 
-def _prompt(prompt: Any, greatest: int) -> tuple[tuple[str | TokenIds, ...], Unrouted | None]:
+def _prompt(prompt: Any) -> tuple[tuple[str | TokenIds, ...], Unrouted | None]:
     """The parts of the one prompt, or why it is not one prompt of text and IDs."""
     if isinstance(prompt, str):
         return (prompt,), None
@@ -264,27 +248,27 @@ def _prompt(prompt: Any, greatest: int) -> tuple[tuple[str | TokenIds, ...], Unr
         raise _no_prompt("prompt")
     if not prompt:
         return (NO_IDS,), None  # a llama-server refuses it, in its own words
-    parts = _parts(prompt, greatest)
+    parts = _parts(prompt)
     if parts is not None:
         return parts, None
-    found = [_one_of_several(one, greatest) for one in prompt]
+    found = [_one_of_several(one) for one in prompt]
     return found[0] if len(found) == 1 else ((), Unrouted.SEVERAL_PROMPTS)
 
 
-def _one_of_several(prompt: Any, greatest: int) -> tuple[tuple[str | TokenIds, ...], Unrouted | None]:
+def _one_of_several(prompt: Any) -> tuple[tuple[str | TokenIds, ...], Unrouted | None]:
     if not isinstance(prompt, list):
-        return _prompt(prompt, greatest)
-    parts = _parts(prompt, greatest) if prompt else (NO_IDS,)
+        return _prompt(prompt)
+    parts = _parts(prompt) if prompt else (NO_IDS,)
     if parts is None:
         raise _no_prompt("prompt")
     return parts, None
 
 
-def _parts(prompt: list[Any], greatest: int) -> tuple[str | TokenIds, ...] | None:
+def _parts(prompt: list[Any]) -> tuple[str | TokenIds, ...] | None:
     """Of a list of integers, or of integers and texts; None: of any other list."""
     kinds = set(map(type, prompt))
     if kinds == {int}:
-        return (_checked_ids(prompt, greatest),)
+        return (_checked_ids(prompt),)
     if kinds != {int, str}:
         return None
     parts: list[str | TokenIds] = []
@@ -292,20 +276,20 @@ def _parts(prompt: list[Any], greatest: int) -> tuple[str | TokenIds, ...] | Non
     for item in prompt:
         if isinstance(item, str):
             if run:
-                parts.append(_checked_ids(run, greatest))
+                parts.append(_checked_ids(run))
                 run = []
             parts.append(item)
         else:
             run.append(item)
     if run:
-        parts.append(_checked_ids(run, greatest))
+        parts.append(_checked_ids(run))
     return tuple(parts)
 
 
-def _checked_ids(ids: list[int], greatest: int) -> TokenIds:
-    if min(ids) < 0 or max(ids) > min(greatest, MAX_ID):
+def _checked_ids(ids: list[int]) -> TokenIds:
+    if min(ids) < 0 or max(ids) > MAX_ID:
         raise RequestInvalid(
-            f"the prompt has a token ID that is none: expected 0 to {min(greatest, MAX_ID)}",
+            f"the prompt has a token ID that is none: expected 0 to {MAX_ID}",
             remedy="send IDs of the model's own tokenizer, as /tokenize gives them",
         )
     return np.array(ids, dtype=np.uint32)

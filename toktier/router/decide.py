@@ -59,15 +59,13 @@ class NoSlot(Enum):
 
 
 class Decision(NamedTuple):
-    """`predicted`: tokens that the slot is thought to share, `sure`: how many of them certainly; `cost`: tokens of
-    prefill; `wait`: those that are before the request in the slot's queue; `fits`: the prompt is shorter than the
-    slot's context."""
+    """`predicted`: tokens that the slot is thought to share; `cost`: tokens of prefill; `wait`: those that are before
+    the request in the slot's queue; `fits`: the prompt is shorter than the slot's context."""
 
     upstream: int
     slot: int
     choice: Choice
     predicted: int
-    sure: int
     cost: float
     wait: float
     fits: bool
@@ -87,7 +85,7 @@ def decide(
     fitting = [view for view in views if prompt_tokens < view.n_ctx]
     if not fitting:
         view = min(views, key=lambda v: (v.wait, v.waiting, -v.n_ctx, v.last_use, v.upstream, v.slot))
-        return Decision(view.upstream, view.slot, Choice.LEAST_RECENT, 0, 0, view.wait, view.wait, fits=False)
+        return Decision(view.upstream, view.slot, Choice.LEAST_RECENT, 0, view.wait, view.wait, fits=False)
     exact = [view for view in fitting if view.reusable >= policy.min_reuse]
     best = min(exact, key=lambda v: _exact_order(v, prompt_tokens, policy), default=None)
     miss, choice = _miss(fitting, prompt_tokens, candidates, policy)
@@ -95,12 +93,10 @@ def decide(
     if best is not None:
         cost = _cost(best, prompt_tokens, policy)
         if cost <= miss_cost or (best.upstream, best.slot) == (miss.upstream, miss.slot):
-            return Decision(
-                best.upstream, best.slot, Choice.EXACT, best.reusable, best.sure, cost, best.wait, fits=True
-            )
+            return Decision(best.upstream, best.slot, Choice.EXACT, best.reusable, cost, best.wait, fits=True)
         if miss.reusable >= policy.min_reuse:
             choice = Choice.EXACT
-    return Decision(miss.upstream, miss.slot, choice, miss.reusable, miss.sure, miss_cost, miss.wait, fits=True)
+    return Decision(miss.upstream, miss.slot, choice, miss.reusable, miss_cost, miss.wait, fits=True)
 
 
 def _cost(view: View, prompt_tokens: int, policy: Policy) -> float:

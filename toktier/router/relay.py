@@ -53,11 +53,6 @@ class Answer:
     error: str | None
     notes: tuple[str, ...]
 
-    @property
-    def ids_are_whole(self) -> bool:
-        """Whether `ids` are all that was generated."""
-        return self.generated is not None and len(self.ids) == self.generated
-
 
 class StreamRelay:
     """One stream of events. `feed` every chunk, then `finish`; `answer` may be asked at any time."""

@@ -346,18 +346,4 @@ class Router:
         ]
 
     def slot_rows(self) -> list[SlotRow]:
-        now = time.time()
-        return [
-            SlotRow(
-                upstream=row.upstream,
-                slot=row.slot,
-                state=row.state,
-                tokens=row.tokens,
-                sure=row.sure,
-                requests=row.in_flight,
-                held=row.held,
-                reuses=row.reuses,
-                last_use=None if row.idle_s is None else now - row.idle_s,
-            )
-            for row in self.table.slots()
-        ]
+        return self.table.rows(time.time())

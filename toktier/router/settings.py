@@ -9,7 +9,7 @@ and addresses that only a bound socket knows (`server`).
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import MISSING, dataclass, field, fields
+from dataclasses import dataclass, field, fields
 from difflib import get_close_matches
 from pathlib import Path
 from types import MappingProxyType
@@ -252,10 +252,6 @@ def default_of(option: Option) -> Any:
     """The value of a setting that nobody named; MISSING where it must be named."""
     by_name = {f.name: f for f in fields(ServeSettings)}
     return by_name[option.field].default
-
-
-def is_required(option: Option) -> bool:
-    return default_of(option) is MISSING
 
 
 def plain(settings: ServeSettings) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from toktier.router import holds
 from toktier.router.rates import Rates
 from toktier.router.remembered import NO_RETURN, Remembered
 from toktier.router.reservations import VOID, End, Reservation, Settled, earlier
+from toktier.router.rows import SlotRow
 from toktier.router.slot_content import Content
 from toktier.router.slot_state import Slot
 from toktier.router.token_ids import TokenIds, as_ids, shared_prefix
@@ -30,13 +31,12 @@ class View(NamedTuple):
     `reusable`: the longest common prefix, at most the prompt less one token, which an upstream evaluates in any case;
     `sure`: how much of it is certain; `length`: what the slot holds; `proven`: how much of that came back before.
     `wait`: tokens of prefill until the slot is free, `waiting`: requests in flight on it; `load`: part of the slots of
-    this upstream that are busy. `last_use`: number of the request that used it last, 0: none; `idle_requests`,
-    `idle_s`: since then. `chance`: that what came back never so far will come back.
+    this upstream that are busy. `last_use`: number of the request that used it last, 0: none. `chance`: that what
+    came back never so far will come back.
     """
 
     upstream: int
     slot: int
-    state: SlotState
     reusable: int
     sure: int
     length: int
@@ -46,25 +46,8 @@ class View(NamedTuple):
     waiting: int
     load: float
     last_use: int
-    idle_requests: int
-    idle_s: float
-    reuses: int
     chance: float
     n_ctx: int
-
-
-class SlotRow(NamedTuple):
-    """One slot for people. `tokens`, `sure`: what it holds now; times in seconds."""
-
-    upstream: int
-    slot: int
-    state: SlotState
-    tokens: int
-    sure: int
-    held: bool
-    in_flight: int
-    reuses: int
-    idle_s: float | None
 
 
 @dataclass(slots=True)
@@ -148,12 +131,10 @@ class SlotTable:
                     length = len(content.ids)
                     shared = min(shared_prefix(content.ids, ids), most)
                     sure = min(shared, content.sure)
-                idle = self._traffic.requests - slot.last_use
                 found.append(
                     View(
                         number,
                         index,
-                        slot.state,
                         shared,
                         sure,
                         length,
@@ -163,10 +144,7 @@ class SlotTable:
                         len(slot.in_flight),
                         load,
                         slot.last_use,
-                        idle,
-                        now - slot.last_use_s,
-                        slot.reuses,
-                        self._traffic.chance(idle, usual),
+                        self._traffic.chance(self._traffic.requests - slot.last_use, usual),
                         upstream.n_ctx,
                     )
                 )
@@ -365,8 +343,9 @@ class SlotTable:
         place.held = False
         self._store(upstream, slot, None)
 
-    def slots(self) -> list[SlotRow]:
-        now = self._clock()
+    def rows(self, now: float) -> list[SlotRow]:
+        """What is shown of each slot. `now`: seconds since the epoch."""
+        epoch = now - self._clock()
         return [
             SlotRow(
                 upstream=number,
@@ -374,10 +353,10 @@ class SlotTable:
                 state=slot.state,
                 tokens=0 if slot.content is None else len(slot.content.ids),
                 sure=0 if slot.content is None else slot.content.sure,
+                requests=len(slot.in_flight),
                 held=slot.held,
-                in_flight=len(slot.in_flight),
                 reuses=slot.reuses,
-                idle_s=now - slot.last_use_s if slot.last_use else None,
+                last_use=epoch + slot.last_use_s if slot.last_use else None,
             )
             for number, upstream in self._upstreams.items()
             for index, slot in enumerate(upstream.slots)

@@ -88,9 +88,8 @@ class Bounds:
 class Passage:
     """An answer that passes. `headers`: those that a client may see. Ends with `Upstream.open`'s block."""
 
-    def __init__(self, upstream: Upstream, response: httpx.Response, epoch: int) -> None:
+    def __init__(self, upstream: Upstream, response: httpx.Response) -> None:
         self.status = response.status_code
-        self.epoch = epoch
         self.headers = {name: response.headers[name] for name in PASSED_HEADERS if name in response.headers}
         self.bytes = 0
         self._upstream, self._response = upstream, response
@@ -336,7 +335,6 @@ class Upstream:
         Raises UpstreamLost, UpstreamSilent, UpstreamBroken; an error status is an answer like any other.
         """
         seconds = self.timeouts.first_byte if stream else self.timeouts.whole
-        epoch = self.epoch
         try:
             async with asyncio.timeout(seconds):
                 response = await self._transport.handle_async_request(self._request("POST", route, body, last=stream))
@@ -346,7 +344,7 @@ class Upstream:
             raise self.fault(error) from None
         try:
             _check_encoding(self.url, response)
-            yield Passage(self, response, epoch)
+            yield Passage(self, response)
         finally:
             await response.aclose()
 
