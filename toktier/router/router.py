@@ -33,7 +33,7 @@ from toktier.router.rows import SlotRow, UpstreamRow
 from toktier.router.slots import SlotTable, View
 from toktier.router.stats import Stats
 from toktier.router.token_ids import TokenIds
-from toktier.router.upstream import Bounds, Timeouts, Upstream
+from toktier.router.upstream import RAM_CACHE_UNSEEN, Bounds, Timeouts, Upstream
 from toktier.router.vocabulary import MIN_REUSE_FOR_HIT, UpstreamState
 
 if TYPE_CHECKING:
@@ -89,6 +89,7 @@ class Router:
         ]
         self._agreements = [Agreement(upstream, tokenizer) for upstream in self.upstreams]
         self._epochs = [0] * len(self.upstreams)  # in which the slots of the table are
+        self._told: list[tuple[UpstreamState, int] | None] = [None] * len(self.upstreams)  # state and epoch, in the log
         self._policy = Policy()
         # Vectors choose between upstreams, and of one there is no choice.
         self._embedder: OpenEmbedder | None = None
@@ -126,18 +127,8 @@ class Router:
 
     async def _probe(self, upstream: Upstream) -> None:
         versions = self.table.versions(upstream.index)
-        before = upstream.state
         await upstream.probe()
-        if upstream.state is not before:
-            # That it is up is news where it was not before.
-            is_expected = upstream.state is UpstreamState.UP and self._epochs[upstream.index] == 0
-            LOG.log(
-                logging.INFO if is_expected else logging.WARNING,
-                "upstream %d is %s%s",
-                upstream.index,
-                upstream.state.value,
-                "".join(f": {note}" for note in upstream.notes[:1]),
-            )
+        self._tell(upstream)
         epoch = self._epochs[upstream.index]
         self.sync(upstream)
         if upstream.state is UpstreamState.UP:
@@ -145,6 +136,25 @@ class Router:
             # Of slots that are known from now on no request can have changed any.
             is_new = self._epochs[upstream.index] != epoch
             self.table.audit(upstream.index, held, None if is_new else versions)
+
+    def _tell(self, upstream: Upstream) -> None:
+        """One line of the log where an upstream is in another state than the last line said, or another process."""
+        told, now = self._told[upstream.index], (upstream.state, upstream.epoch)
+        if now == told:
+            return
+        self._told[upstream.index] = now
+        notes = [note for note in upstream.notes if note != RAM_CACHE_UNSEEN]  # which is no fault
+        is_expected = told is None and upstream.state is UpstreamState.UP and not notes  # as it should be: no news
+        is_anew = told is not None and upstream.state is UpstreamState.UP and upstream.epoch > told[1] > 0
+        LOG.log(
+            logging.INFO if is_expected else logging.WARNING,
+            "upstream %d, %s, is %s%s%s",
+            upstream.index,
+            upstream.url,
+            upstream.state.value,
+            ", and was started anew" if is_anew else "",
+            "".join(f": {note.removeprefix(upstream.url).lstrip()}" for note in notes[:1]),
+        )
 
     def sync(self, upstream: Upstream) -> None:
         """Takes over what is known of an upstream: whether it is used, and whether it is another process now."""

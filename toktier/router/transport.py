@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import socket
+import ssl
 from collections.abc import AsyncIterator
 from typing import Final
 
@@ -75,7 +77,7 @@ class Transport(httpx.AsyncBaseTransport):
         except TimeoutError:
             raise httpx.ConnectTimeout("the connection took too long") from None
         except OSError as error:
-            raise httpx.ConnectError(str(error)) from None
+            raise httpx.ConnectError(_why(error)) from None
         return connection
 
     def _end(self, connection: _Connection | None) -> None:
@@ -89,6 +91,13 @@ class Transport(httpx.AsyncBaseTransport):
         # Those at the front have idled longest, and one that is not used is nobody's to close.
         while self._idle and not self._idle[0].is_kept(self._idle_seconds):
             self._idle.pop(0).close()
+
+
+def _why(error: OSError) -> str:
+    """In the system's words, without addresses: asyncio's own message has them, and of several addresses all."""
+    if isinstance(error, socket.gaierror | ssl.SSLError):  # their numbers are not those of the system
+        return error.strerror or type(error).__name__
+    return os.strerror(error.errno) if error.errno else "none of its addresses takes the connection"
 
 
 class _Body(httpx.AsyncByteStream):

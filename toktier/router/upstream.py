@@ -50,8 +50,9 @@ _RAM_CACHE_ON: Final = (
     "it keeps prompts in the host's memory and puts them into slots by itself, so that what is reused is not what the "
     "router chose: start it with --cache-ram 0"
 )
-_RAM_CACHE_UNSEEN: Final = (
-    "whether it keeps prompts in the host's memory (--cache-ram) could not be seen, as no slot was empty: it should not"
+RAM_CACHE_UNSEEN: Final = (
+    "no slot was empty, so it could not be seen whether it keeps prompts in the host's memory: --cache-ram 0 "
+    "switches that off"
 )
 
 
@@ -250,7 +251,7 @@ class Upstream:
             self.standing.note("it does not show its slots (--no-slots): what they hold cannot be compared")
         kept = await keeps_prompts(self)
         if kept is None:
-            self.standing.note(_RAM_CACHE_UNSEEN)
+            self.standing.note(RAM_CACHE_UNSEEN)
         elif kept:
             self.standing.note(_RAM_CACHE_ON)
         differences = [] if self._admission is None else await self._admission(self)
@@ -358,7 +359,7 @@ class Upstream:
         if isinstance(error, httpx.RemoteProtocolError) and not _ended_early(error):
             return UpstreamBroken(f"{self.url} answered with what is no HTTP")
         if isinstance(error, httpx.TransportError) and not isinstance(error, httpx.LocalProtocolError):
-            lost = UpstreamLost(f"{self.url} cannot be reached, or ended the connection ({type(error).__name__})")
+            lost = UpstreamLost(f"{self.url} {_lost(error)}")
             if self.state is UpstreamState.UP:
                 self.standing.lost(lost.message)
                 self.suspect()
@@ -388,6 +389,14 @@ def _check_encoding(url: str, response: httpx.Response) -> None:
         )
 
 
+def _lost(error: httpx.TransportError) -> str:
+    if isinstance(error, httpx.ConnectTimeout):
+        return "cannot be reached: it did not take the connection in time"
+    if isinstance(error, httpx.ConnectError):
+        return f"cannot be reached: {error}"
+    return "ended the connection"
+
+
 def _ended_early(error: httpx.RemoteProtocolError) -> bool:
     """The library has one class for a connection that ended and for bytes that are no HTTP."""
     text = str(error)
@@ -396,6 +405,8 @@ def _ended_early(error: httpx.RemoteProtocolError) -> bool:
 
 def _refusal(path: str, status: int, body: bytes) -> UpstreamRefused:
     error = UpstreamRefused(f"{path} was answered with status {status}")
+    if status in (404, 405, 501) and path in ("/health", "/props"):
+        error = UpstreamRefused(f"{path} was answered with status {status}: expected a llama-server, and it is none")
     if status in (401, 403):
         error = UpstreamRefused(
             f"{path} was answered with status {status}: the API key is missing or wrong",
