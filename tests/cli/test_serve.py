@@ -92,10 +92,10 @@ def test_what_the_extra_names_is_what_is_asked_for() -> None:
     import re
     import tomllib
 
-    from toktier_cli.verbs.serve import _NEEDED
+    from toktier.router.distributions import DISTRIBUTIONS
 
     extra = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["optional-dependencies"]["serve"]
-    assert {re.split("[><=]", requirement)[0] for requirement in extra} == set(_NEEDED.values())
+    assert {re.split("[><=]", requirement)[0] for requirement in extra} == set(DISTRIBUTIONS.values())
 
 
 def test_a_help_page_loads_nothing_of_the_router_that_is_heavy(tmp_path: Path) -> None:

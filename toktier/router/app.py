@@ -11,14 +11,14 @@ import time
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Any, Final
 
-from toktier.missing_distribution import missing_distribution
+from toktier.router.distributions import missing
 
 try:
     import orjson
     from fastapi import FastAPI, Request
     from starlette.responses import Response
 except ImportError:
-    raise missing_distribution("the router needs", "fastapi", "serve", "fastapi uvicorn httpx orjson numpy") from None
+    raise missing("fastapi") from None
 
 from toktier.router import openapi
 from toktier.router.api_keys import read_api_keys, read_upstream_key

@@ -15,7 +15,7 @@ from itertools import accumulate
 from typing import Any, Final
 
 from toktier.labels import shown
-from toktier.missing_distribution import missing_distribution
+from toktier.router.distributions import missing
 from toktier.router.refusals import Refusal
 from toktier.router.rows import SlotRow, UpstreamRow
 from toktier.router.stats import Stats

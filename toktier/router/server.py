@@ -23,7 +23,7 @@ from typing import Any, Final
 
 from toktier.errors import EnvironmentFault, InternalError, Interrupted, Terminated, ToktierError
 from toktier.labels import message
-from toktier.missing_distribution import missing_distribution
+from toktier.router.distributions import missing
 from toktier.router.guards import ConnectionTally
 from toktier.router.refusals import App, Message, Receive, Scope, Send
 from toktier.router.settings import ServeSettings, require_not_itself
@@ -33,7 +33,7 @@ try:
 
     from toktier.router import connections
 except ImportError:
-    raise missing_distribution("the router needs", "uvicorn", "serve", "fastapi uvicorn httpx orjson numpy") from None
+    raise missing("uvicorn") from None
 
 BACKLOG: Final = 512
 _CANCEL_SECONDS: Final = 5.0  # for cancelled requests to tell their upstreams

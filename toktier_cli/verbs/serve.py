@@ -1,11 +1,12 @@
 """`toktier serve`: a router in front of llama-servers, until it is told to end.
 
 The one verb that says something before its end: where it listens, once it does. Not here: what the router does
-(`toktier.router`), and the table of its options (`toktier.router.settings`).
+(`toktier.router`), and the table of its options (`toktier.router.options`).
 """
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import os
 import sys
@@ -17,7 +18,7 @@ import typer
 
 from toktier.errors import ExitCode
 from toktier.labels import escaped, shown
-from toktier.missing_distribution import missing_distribution
+from toktier.router.distributions import require_distributions
 from toktier.router.options import OPTIONS, Option
 from toktier.router.settings import RECORDS, ServeSettings, default_of, plain, resolve
 from toktier.router.vocabulary import UpstreamState
@@ -30,15 +31,6 @@ if TYPE_CHECKING:
     from toktier.router.server import Ended
     from toktier.router.upstream_check import Found
 
-# What the extra `serve` names, by the module that each brings.
-_NEEDED = {
-    "fastapi": "fastapi",
-    "uvicorn": "uvicorn",
-    "httpx": "httpx",
-    "orjson": "orjson",
-    "numpy": "numpy",
-    "prometheus_client": "prometheus-client",
-}
 _SHORT = {"family": ("--family", "-f"), "tokenizer-file": ("--tokenizer-file", "--file")}
 
 
@@ -56,19 +48,10 @@ def run(ctx: typer.Context, config: str | None, check: bool, show_config: bool, 
     )
     if show_config:
         return Result("serve_config", lambda: _config_document(settings), lambda: _config_text(settings))
-    _require_distributions()
+    require_distributions()  # before anything is read or bound
     if check:
         return _checked(invocation, settings)
     return Work(lambda say: _served(invocation, settings, say))
-
-
-def _require_distributions() -> None:
-    """Before anything is read or bound: BackendUnavailable for one that is not installed."""
-    import importlib.util
-
-    for module, distribution in _NEEDED.items():
-        if importlib.util.find_spec(module) is None:
-            raise missing_distribution("serve needs", distribution, "serve", " ".join(_NEEDED.values()))
 
 
 def _tokenizer(invocation: Invocation, settings: ServeSettings) -> Tokenizer:
@@ -138,9 +121,7 @@ def _served(invocation: Invocation, settings: ServeSettings, say: Callable[[Resu
     from toktier.router.server import bind, serve
 
     cautions = settings.cautions()
-    if (
-        settings.api_key_file is not None
-    ):  # read here too, so that what is wrong with it is said before anything is bound
+    if settings.api_key_file is not None:  # read here too: what is wrong with it is said before anything is bound
         cautions += read_api_keys(settings.api_key_file)[1]
     _upstream_key(invocation, settings)
     for caution in cautions:
@@ -155,7 +136,7 @@ def _served(invocation: Invocation, settings: ServeSettings, say: Callable[[Resu
             settings,
             sock,
             on_ready=lambda url: say(_ready(settings, url)),
-            log=lambda line: _log(invocation, line),
+            log=_log,
             log_level="error" if invocation.errors_alone else invocation.level,
             tally=app.connections,
         )
@@ -176,13 +157,11 @@ def _ready(settings: ServeSettings, url: str) -> Result:
     )
 
 
-def _log(invocation: Invocation, line: str) -> None:
-    """A line of the log, on stderr. What keeps it from being written stops no request."""
-    try:
-        sys.stderr.write(escaped(line) + "\n" if "\n" not in line else line + "\n")
+def _log(text: str) -> None:
+    """A line of the log, or the trace of an error, on stderr. What keeps it from being written stops no request."""
+    with contextlib.suppress(OSError):
+        sys.stderr.write("".join(f"{escaped(line)}\n" for line in text.split("\n")))
         sys.stderr.flush()
-    except OSError:
-        return
 
 
 def _ended_text(ended: Ended) -> str:
@@ -222,13 +201,9 @@ def _parameter(option: Option) -> inspect.Parameter:
 
 
 def _told_default(value: Any) -> str:
-    return (
-        f"{value:,}"
-        if isinstance(value, int) and value > 65535
-        else f"{value:g}"
-        if isinstance(value, float)
-        else f"{value}"
-    )
+    if isinstance(value, float):
+        return f"{value:g}"
+    return f"{value:,}" if isinstance(value, int) and value > 65535 else str(value)  # a port has no comma
 
 
 def _signature() -> inspect.Signature:
