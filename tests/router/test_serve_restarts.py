@@ -275,6 +275,18 @@ def test_an_upstream_that_is_broken_costs_one_request(fake: FakeUpstream, mini: 
         assert served.complete(A).facts.outcome is Outcome.DONE
 
 
+def test_what_is_not_believed_is_in_the_log(
+    fake: FakeUpstream, mini: toktier.Tokenizer, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "toktier.router")
+    with Served(fake.url, tokenizer=mini) as served:
+        fake.answers["/completion"] = reply({**completed(0, 100, 0), "id_slot": "a PROMPT"})
+        answered = served.complete(A)
+    name = answered.facts.id
+    assert f"{name}: upstream 0 said what is not believed: an id_slot that is none" in caplog.messages
+    assert "PROMPT" not in caplog.text
+
+
 def test_a_stream_without_end_is_cut_at_the_bound(fake: FakeUpstream, mini: toktier.Tokenizer) -> None:
     event = {"content": "x" * 1000, "tokens": [1], "stop": False}
     with Served(fake.url, tokenizer=mini, max_answer_bytes=100_000) as served:

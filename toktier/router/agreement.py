@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from toktier.router.upstream import Upstream
     from toktier.tokenizer import Tokenizer
 
-MAX_KNOWN: Final = 65_536  # prefixes of one upstream: 10 MB
+MAX_KNOWN: Final = 65_536  # prefixes of one upstream: 15 MB
 DIGEST_BYTES: Final = 16
 MAX_SPECIAL: Final = 256  # special tokens that are compared at admission
 

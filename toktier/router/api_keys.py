@@ -19,7 +19,7 @@ from toktier.labels import shown_path
 from toktier.regular_files import open_regular
 
 _MAX_FILE: Final = 1 << 20
-_MAX_KEYS: Final = 1000  # each is compared at every request: a millisecond for all of them
+_MAX_KEYS: Final = 1000  # each is compared at every request: 0.05 ms for all of them
 _SHORT: Final = 16
 MAX_KEY: Final = 512
 

@@ -8,6 +8,7 @@ slot (`decide`), what an answer says (`relay`).
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import AsyncIterator, MutableMapping, Sequence
 from contextlib import asynccontextmanager
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from toktier.router.bodies import ChatRequest
     from toktier.router.router import Router
 
+LOG: Final = logging.getLogger("toktier.router")
 RECORDED: Final = "recorded"  # in the state of a scope: an upstream was chosen, and the facts are kept
 _OUTCOMES: Final[dict[type[ToktierError], Outcome]] = {
     UpstreamLost: Outcome.UPSTREAM_LOST,
@@ -314,6 +316,10 @@ class Exchange(Response):
         if upstream is None:
             return  # no upstream was asked: whoever refused it has counted it
         answer, decision, settled, now = self._seen(), self._decision, self._settled, time.monotonic()
+        if answer is not None and (notes := "; ".join(answer.notes)):
+            LOG.info(
+                "%s: upstream %d said what is not believed: %s", self._name, upstream.index, "; ".join(answer.notes)
+            )
         outcome = self._outcome
         if outcome is None:
             outcome = Outcome.DISCONNECTED if self._gone else Outcome.SHUT_DOWN

@@ -27,7 +27,7 @@ try:
     from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
     from prometheus_client.exposition import choose_encoder
 except ImportError:
-    raise missing_distribution("metrics need", "prometheus-client", "serve", "prometheus-client") from None
+    raise missing("prometheus_client") from None
 
 from toktier.serving.metrics import Explains, Metrics
 
@@ -215,7 +215,7 @@ METRICS: Final[tuple[Metric, ...]] = (
            ("fault",), _records_faults),
     Metric("toktier_serve_records_failing", "gauge", "1 while the last attempt to write the records failed.", "", (),
            _records_failing),
-    Metric("toktier_serve_records_bytes", "gauge", "Bytes of the file of records and its log.", "bytes", (),
+    Metric("toktier_serve_records_bytes", "gauge", "Bytes of the file of records.", "bytes", (),
            _records("bytes")),
     Metric("toktier_serve_kv_events", "counter", "What the publisher of KV events counts, by name.", "", ("what",),
            _kv_events),

@@ -27,7 +27,7 @@ from toktier.router.records_file import ROW_OVERHEAD, Output, RecordsFile, reque
 from toktier.router.request_facts import RequestFacts
 from toktier.router.rows import SlotRow
 
-KEEP_ROWS = 100_000  # 20 MB
+KEEP_ROWS = 100_000  # 12 MB
 KEEP_DAYS = 30.0
 KEEP_OUTPUT_BYTES = 64 << 20
 MAX_OUTPUT_BYTES = 1 << 20  # of one output; half of it would be compared as something else

@@ -126,7 +126,7 @@ _DIVERGENCES, _REASONS = tuple(Divergence), tuple(Reason)
 
 
 class _Rows:
-    """Fifteen bytes for each pair, whatever their number. A likeness of -2 stands for none."""
+    """Fourteen bytes for each pair, whatever their number. A likeness of -2 stands for none."""
 
     def __init__(self) -> None:
         self._places = array("q")
