@@ -317,9 +317,7 @@ class Exchange(Response):
             return  # no upstream was asked: whoever refused it has counted it
         answer, decision, settled, now = self._seen(), self._decision, self._settled, time.monotonic()
         if answer is not None and (notes := "; ".join(answer.notes)):
-            LOG.info(
-                "%s: upstream %d said what is not believed: %s", self._name, upstream.index, "; ".join(answer.notes)
-            )
+            LOG.info("%s: upstream %d said what is not believed: %s", self._name, upstream.index, notes)
         outcome = self._outcome
         if outcome is None:
             outcome = Outcome.DISCONNECTED if self._gone else Outcome.SHUT_DOWN
