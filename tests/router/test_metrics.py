@@ -173,4 +173,4 @@ def test_without_the_extra_the_remedy_names_it() -> None:
         "except toktier.errors.BackendUnavailable as error: print(error.remedy)"
     )
     ran = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=False)
-    assert ran.stdout == "pip install prometheus-client\n", ran.stderr
+    assert ran.stdout == "pip install fastapi uvicorn httpx orjson numpy prometheus-client\n", ran.stderr
