@@ -87,6 +87,8 @@ CONFIG: dict[str, tuple[str, str, str]] = {
 # Groups whose argument may also be what the named verb takes: `certify FAMILY` is `certify run FAMILY`. A path that is
 # called like a verb is given as ./merge.
 DEFAULT_VERBS = {"certify": "run", "serve": "run"}
+# Those of them whose named verb takes options alone: the help of the group has them, and a word is meant as a verb.
+WORDLESS = {"serve"}
 EPILOG = f"Global options, anywhere on the line: {', '.join(option for option, _ in GLOBAL_HELP[:-1])}"
 # BadParameter is public; its base, which all errors about the line share, is not.
 USAGE_ERROR: Any = typer.BadParameter.__mro__[1]
@@ -146,7 +148,8 @@ class VerbGroup(TyperGroup):
                 details={"command": ctx.command_path, "commands": list(self.verbs)},
                 remedy=f"{ctx.command_path} --help",
             )
-        if self.default is not None and args[0] not in self.verbs and args[0] != "--help":
+        is_word = self.name in WORDLESS and not args[0].startswith("-")
+        if self.default is not None and args[0] not in self.verbs and args[0] != "--help" and not is_word:
             args = [self.default, *args]
         return super().parse_args(ctx, args)
 
@@ -158,6 +161,14 @@ class VerbGroup(TyperGroup):
             details={"command": ctx.command_path, "near": near},
             remedy=f"{ctx.command_path} --help",
         )
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        if self.name not in WORDLESS:
+            return super().format_options(ctx, formatter)
+        assert self.default is not None
+        self.get_command(ctx, self.default).format_options(ctx, formatter)
+        self.format_commands(ctx, formatter)
+        return None
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         with formatter.section("Commands"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Iterator
 from functools import partial
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.command import run_here
+from toktier.router.options import HEADINGS, OPTIONS
 from toktier_cli.app import ARTIFACTS, CERTIFY, CONFIG, GPU, SERVE, SESSION, VERBS, root
 from toktier_cli.examples import EXAMPLES
 from toktier_cli.invocation import take_global_options
@@ -101,6 +103,7 @@ def test_the_help_of_a_group_leads_to_its_verbs_and_the_global_options(
         (["count", "--recursiv"], "--recursive"),
         (["serve", "--upstreem", "http://h"], "--upstream"),
         (["encode", "x", "--family", "qwen38b"], "qwen3_8b"),
+        (["serve", "rpeort"], "report"),
         (["help", "exitcodes"], "exit-codes"),
         (["schema", "encod"], "encode"),
         (["encode", "x", "--family", "toktier_mini", "--policy", "certfied"], "certified"),
@@ -117,3 +120,17 @@ def test_typing_errors_are_told_what_was_meant(
     outcome = run_here(*typed, home=tmp_path, monkeypatch=monkeypatch, capture=capfdbinary)
     assert outcome.code in (2, 3)
     assert meant in outcome.stderr.splitlines()[0]
+
+
+@pytest.mark.parametrize("typed", [("serve", "--help"), ("serve", "run", "--help")], ids=" ".join)
+def test_the_help_of_serve_has_every_option_under_its_heading(
+    typed: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    lines = run_here(*typed, home=tmp_path, monkeypatch=monkeypatch, capture=capfdbinary).text.splitlines()
+    headings = [line.removesuffix(":") for line in lines if line.endswith(":") and not line.startswith(" ")]
+    assert headings[: len(HEADINGS) + 1] == [*HEADINGS.values(), "Options"]
+    for option in OPTIONS:
+        told = [line for line in lines if line.startswith("  -") and f"--{option.name}" in re.split("[ ,]", line)]
+        assert len(told) == 1, option.name
+    for name, heading in HEADINGS.items():
+        assert f"--{name} " in lines[lines.index(f"{heading}:") + 1]

@@ -148,15 +148,18 @@ OPTIONS: Final[tuple[Option, ...]] = (
     ),
     Option("family", "family", "FAMILY", "The tokenizer of the model: a pinned family.", _optional(_text)),
     Option(
-        "tokenizer-file", "tokenizer_file", "PATH", "The tokenizer of the model: a file, as for --file elsewhere.",
-        _optional(_path),
+        "tokenizer-file", "tokenizer_file", "PATH",
+        "The tokenizer of the model: a tokenizer.json, tekken file or tiktoken ranks.", _optional(_path),
     ),
-    Option("policy", "policy", "POLICY", "As for encode.", _text),
-    Option("device", "device", "DEVICE", "As for encode.", _text),
-    Option("tokenizer", "tokenizer", "BACKEND", "As for encode.", _optional(_text)),
-    Option("no-tokenizer-fallback", "no_tokenizer_fallback", None, "As for encode.", _flag),
+    Option("policy", "policy", "POLICY", "Which engines may serve it, as for encode.", _text),
+    Option("device", "device", "DEVICE", "Where it may be encoded, as for encode.", _text),
+    Option("tokenizer", "tokenizer", "BACKEND", "Which engine is to serve it, as for encode.", _optional(_text)),
+    Option(
+        "no-tokenizer-fallback", "no_tokenizer_fallback", None, "An error where the reference would have to serve.",
+        _flag,
+    ),
     Option("host", "host", "ADDRESS", "Where to listen: an IP address or localhost.", addresses.listening_host),
-    Option("port", "port", "N", "0: a free one, which is printed.", _integer(0, 65535)),
+    Option("port", "port", "N", "Where to listen; 0: a free port, which is printed.", _integer(0, 65535)),
     Option(
         "api-key-file", "api_key_file", "PATH", "Keys that clients may use, one a line.", _optional(_path)
     ),
@@ -217,5 +220,16 @@ OPTIONS: Final[tuple[Option, ...]] = (
     Option("open-metrics", "open_metrics", None, "Give /metrics without a key.", _flag, negated=True),
     Option("access-log", "access_log", None, "One line for each request, without query or text.", _flag, negated=True),
 )  # fmt: skip
+# Of a help page: the heading over the named option and those behind it.
+HEADINGS: Final = {
+    "upstream": "Upstreams and their tokenizer",
+    "host": "Clients",
+    "embedding": "Embeddings",
+    "max-body-bytes": "Limits",
+    "connect-seconds": "Time-outs",
+    "records": "Records of requests",
+    "kv-events": "KV events for other routers",
+    "open-metrics": "Metrics and log",
+}
 BY_NAME: Final[Mapping[str, Option]] = MappingProxyType({option.name: option for option in OPTIONS})
 BY_FIELD: Final[Mapping[str, Option]] = MappingProxyType({option.field: option for option in OPTIONS})

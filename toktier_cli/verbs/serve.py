@@ -15,11 +15,12 @@ from dataclasses import MISSING
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer.core import TyperCommand
 
 from toktier.errors import ExitCode
 from toktier.labels import escaped, shown
 from toktier.router.distributions import require_distributions
-from toktier.router.options import OPTIONS, Option
+from toktier.router.options import BY_NAME, HEADINGS, OPTIONS, Option
 from toktier.router.settings import RECORDS, ServeSettings, default_of, plain, resolve
 from toktier.router.vocabulary import UpstreamState
 from toktier_cli import options
@@ -234,5 +235,24 @@ def _signature() -> inspect.Signature:
     return inspect.Signature(own, return_annotation=Result)
 
 
+class ServeCommand(TyperCommand):
+    """The verb, whose help has its many options under headings."""
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        sections: list[tuple[str, list[tuple[str, str]]]] = [("Options", [])]
+        for parameter in self.get_params(ctx):
+            name = str(parameter.name).replace("_", "-")
+            if heading := HEADINGS.get(name):
+                sections.append((heading, []))
+            # Behind the table are those that look at settings, and --help.
+            rows = sections[-1 if name in BY_NAME else 0][1]
+            if (row := parameter.get_help_record(ctx)) is not None:
+                rows.append(row)
+        for heading, rows in (*sections[1:], sections[0]):
+            with formatter.section(heading):
+                formatter.write_dl(rows)
+
+
+run.command_class = ServeCommand  # type: ignore[attr-defined]
 run.__signature__ = _signature()  # type: ignore[attr-defined]
 run.__annotations__ = {parameter.name: parameter.annotation for parameter in _signature().parameters.values()}
