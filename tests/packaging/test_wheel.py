@@ -37,6 +37,8 @@ def test_wheel_is_manylinux_and_carries_the_data(wheel: Path) -> None:
         "toktier/data/kernels/shared/boundary.h",
         "toktier/data/kernels/toktier.cu",
         *(f"toktier/data/kernels/prebuilt/{architecture}.cubin" for architecture in ARCHITECTURES),
+        "toktier/data/tables/schemas/serve_stats.schema.json",
+        "toktier/router/status_page.html",
         "toktier_cli/main.py",
     ):
         assert needed in names
