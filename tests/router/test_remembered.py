@@ -7,7 +7,12 @@ from hypothesis import strategies as st
 
 from tests.router.token_prompts import after, unrelated
 from toktier.router.remembered import SHORTEST, Remembered
-from toktier.router.token_ids import as_ids, shared_prefix
+from toktier.router.token_ids import TokenIds, as_ids, shared_prefix
+
+
+def longest(remembered: Remembered, ids: TokenIds) -> int:
+    """Tokens of the longest remembered prompt that `ids` begins with; 0: none."""
+    return remembered.returned(ids, 0).tokens
 
 
 def test_a_prompt_that_goes_on_is_found_with_its_distance() -> None:
@@ -16,16 +21,16 @@ def test_a_prompt_that_goes_on_is_found_with_its_distance() -> None:
     remembered.add(content, 100, stamp=5)
     assert remembered.returned(after(content, [9, 9]), now=13) == (107, 8)
     assert remembered.returned(after(unrelated(1, 100), [4, 4]), now=13) == (100, 8)  # another answer
-    assert remembered.longest(content[:100]) == 100
-    assert remembered.longest(content[:99]) == 0
-    assert remembered.longest(unrelated(2, 200)) == 0
+    assert longest(remembered, content[:100]) == 100
+    assert longest(remembered, content[:99]) == 0
+    assert longest(remembered, unrelated(2, 200)) == 0
 
 
 def test_a_common_beginning_alone_is_no_return() -> None:
     remembered = Remembered()
     system = unrelated(1, 1000)
     remembered.add(after(system, range(50)), 1040, stamp=1)
-    assert remembered.longest(after(system, range(100, 200))) == 0
+    assert longest(remembered, after(system, range(100, 200))) == 0
 
 
 def test_the_longest_is_found() -> None:
@@ -51,7 +56,7 @@ def test_the_oldest_is_forgotten() -> None:
     remembered = Remembered(capacity=4)
     for number in range(6):
         remembered.add(unrelated(number, 100), 100, stamp=number)
-    assert [remembered.longest(unrelated(number, 100)) for number in range(6)] == [0, 0, 100, 100, 100, 100]
+    assert [longest(remembered, unrelated(number, 100)) for number in range(6)] == [0, 0, 100, 100, 100, 100]
 
 
 def test_short_prompts_are_not_remembered() -> None:
@@ -59,8 +64,8 @@ def test_short_prompts_are_not_remembered() -> None:
     remembered.add(unrelated(1, SHORTEST - 1), SHORTEST - 1, stamp=1)
     assert len(remembered) == 0
     remembered.add(unrelated(1, SHORTEST), SHORTEST, stamp=1)
-    assert remembered.longest(unrelated(1, SHORTEST)) == SHORTEST
-    assert remembered.longest(unrelated(1, 0)) == 0
+    assert longest(remembered, unrelated(1, SHORTEST)) == SHORTEST
+    assert longest(remembered, unrelated(1, 0)) == 0
 
 
 def test_digests_depend_on_the_key_alone() -> None:
@@ -80,4 +85,4 @@ def test_what_is_found_is_a_remembered_prompt(prompts: list[list[int]], data: st
     if data.draw(st.booleans()):
         asked = asked[::-1]
     whole = [len(p) for p in prompts if shared_prefix(as_ids(p), as_ids(asked)) == len(p)]
-    assert remembered.longest(as_ids(asked)) == max(whole, default=0)
+    assert longest(remembered, as_ids(asked)) == max(whole, default=0)

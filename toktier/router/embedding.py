@@ -19,11 +19,11 @@ from typing import Final, NamedTuple, Protocol, TypeVar
 import numpy as np
 
 from toktier.router.candidates import Vector
+from toktier.router.splitmix64 import mixed
 from toktier.router.token_ids import TokenIds
 
 DIMS: Final = 512
 MAX_CHUNKS: Final = 16  # of one prompt: more would take longer than the prefill that they may spare
-_MIX: Final = (np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB))  # of splitmix64
 _NEXT: Final = np.uint64(0x9E3779B97F4A7C15)
 
 
@@ -55,12 +55,12 @@ class HashedNgrams:
         """A unit vector; the same in every process."""
         if len(ids) == 0:
             return fallback_vector(ids, self.dims)
-        gram = _mixed(ids.astype(np.uint64) + np.uint64(1))
+        gram = mixed(ids.astype(np.uint64) + np.uint64(1))
         hashes = [gram]
         for n in (2, 3):
             if len(ids) < n:
                 break
-            gram = _mixed(gram[:-1] * _NEXT ^ hashes[0][n - 1 :])
+            gram = mixed(gram[:-1] * _NEXT ^ hashes[0][n - 1 :])
             hashes.append(gram)
         every = np.concatenate(hashes)
         places = ((every >> np.uint64(1)) % np.uint64(self.dims)).astype(np.int64)
@@ -68,15 +68,6 @@ class HashedNgrams:
         sums = np.bincount(places, weights=signs, minlength=self.dims)
         unit = _unit(sums.astype(np.float32))
         return fallback_vector(ids, self.dims) if unit is None else unit  # signs may cancel in few places
-
-
-def _mixed(x: np.ndarray[tuple[int, ...], np.dtype[np.uint64]]) -> np.ndarray[tuple[int, ...], np.dtype[np.uint64]]:
-    x = x ^ (x >> np.uint64(30))
-    x *= _MIX[0]
-    x ^= x >> np.uint64(27)
-    x *= _MIX[1]
-    x ^= x >> np.uint64(31)
-    return x
 
 
 def _unit(vector: Vector) -> Vector | None:

@@ -13,14 +13,12 @@ import os
 from typing import Final, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from toktier.router.splitmix64 import Words, mixed
 from toktier.router.token_ids import TokenIds
 
 CAPACITY: Final = 1024  # digests: 24 KiB, and 512 conversations
 SHORTEST: Final = 16  # tokens; what is shorter begins many prompts
-
-_Digests = npt.NDArray[np.uint64]
 
 
 class Return(NamedTuple):
@@ -72,20 +70,11 @@ class Remembered:
         longest = found[self._lengths[found].argmax()]
         return Return(int(self._lengths[longest]), max(now - int(self._stamps[longest]), 1))
 
-    def longest(self, ids: TokenIds) -> int:
-        """Tokens of the longest remembered prompt that `ids` begins with; 0: none."""
-        return self.returned(ids, 0).tokens
-
     def __len__(self) -> int:
         return int(np.count_nonzero(self._lengths))
 
-    def _prefixes(self, ids: TokenIds) -> _Digests:
+    def _prefixes(self, ids: TokenIds) -> Words:
         """The digest of every prefix, the shortest first."""
         positions = np.arange(len(ids), dtype=np.uint64)
         x = (ids.astype(np.uint64) + self._seed) * self._token_key ^ positions * self._position_key
-        x ^= x >> np.uint64(31)
-        x *= np.uint64(0xBF58476D1CE4E5B9)  # the finalizer of splitmix64: every bit of token and position in every bit
-        x ^= x >> np.uint64(27)
-        x *= np.uint64(0x94D049BB133111EB)
-        x ^= x >> np.uint64(31)
-        return np.cumsum(x, dtype=np.uint64)
+        return np.cumsum(mixed(x), dtype=np.uint64)
