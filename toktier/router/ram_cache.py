@@ -19,16 +19,27 @@ from toktier.router.relay import read_answer
 if TYPE_CHECKING:
     from toktier.router.upstream import Upstream
 
+RAM_CACHE_ON: Final = (
+    "it keeps prompts in the host's memory and puts them into slots by itself, so that what is reused is not what the "
+    "router chose: start it with --cache-ram 0"
+)
+RAM_CACHE_UNSEEN: Final = (
+    "no slot was empty, so it could not be seen whether it keeps prompts in the host's memory: --cache-ram 0 "
+    "switches that off"
+)
 LENGTH: Final = 16
 _FIRST: Final = list(range(1, LENGTH + 1))
 _SECOND: Final = list(range(LENGTH + 1, 2 * LENGTH + 1))
 
 
-async def keeps_prompts(upstream: Upstream) -> bool | None:
-    """None: it could not be seen, because no slot is empty or the server refuses the prompts.
+async def ram_cache_note(upstream: Upstream) -> str | None:
+    """What an operator may want to mend; None: nothing. Raises UpstreamLost, UpstreamSilent."""
+    kept = await _keeps_prompts(upstream)
+    return RAM_CACHE_UNSEEN if kept is None else RAM_CACHE_ON if kept else None
 
-    Raises UpstreamLost, UpstreamSilent.
-    """
+
+async def _keeps_prompts(upstream: Upstream) -> bool | None:
+    """None: it could not be seen, because no slot is empty or the server refuses the prompts."""
     facts, slots = upstream.facts, upstream.standing.slots
     empty = [slot.id for slot in slots if not slot.busy and not slot.tokens]
     if facts is None or not empty or (facts.n_vocab is not None and facts.n_vocab <= 2 * LENGTH):

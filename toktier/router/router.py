@@ -26,6 +26,7 @@ from toktier.router.decide import Decision, NoSlot, Policy, decide
 from toktier.router.embedders import OpenEmbedder, open_embedder
 from toktier.router.embedding import Prompt
 from toktier.router.prompts import Prepared
+from toktier.router.ram_cache import RAM_CACHE_UNSEEN
 from toktier.router.refusals import UPSTREAM_RETRY_SECONDS, Refusal, Refused, retry_after
 from toktier.router.relay import Answer
 from toktier.router.request_facts import RequestFacts
@@ -33,7 +34,7 @@ from toktier.router.rows import SlotRow, UpstreamRow
 from toktier.router.slots import SlotTable, View
 from toktier.router.stats import Stats
 from toktier.router.token_ids import TokenIds
-from toktier.router.upstream import RAM_CACHE_UNSEEN, Bounds, Timeouts, Upstream
+from toktier.router.upstream import Bounds, Timeouts, Upstream
 from toktier.router.vocabulary import MIN_REUSE_FOR_HIT, UpstreamState
 
 if TYPE_CHECKING:

@@ -18,16 +18,10 @@ from typing import Final
 import httpx
 import orjson
 
-from toktier.errors import (
-    ToktierError,
-    UpstreamBroken,
-    UpstreamLost,
-    UpstreamRefused,
-    UpstreamSilent,
-)
+from toktier.errors import ToktierError, UpstreamBroken, UpstreamLost, UpstreamRefused, UpstreamSilent
 from toktier.labels import shown
 from toktier.router.addresses import server_url
-from toktier.router.ram_cache import keeps_prompts
+from toktier.router.ram_cache import ram_cache_note
 from toktier.router.transport import Transport
 from toktier.router.upstream_facts import (
     SlotReport,
@@ -46,14 +40,6 @@ MAX_ERROR_BODY: Final = 1 << 20
 # Connections that idle shorter than the 5 s after which a llama-server closes them, so that none is used as it closes.
 KEEPALIVE_SECONDS: Final = 4.0
 PASSED_HEADERS: Final = ("content-type", "retry-after", "x-accel-buffering", "cache-control")
-_RAM_CACHE_ON: Final = (
-    "it keeps prompts in the host's memory and puts them into slots by itself, so that what is reused is not what the "
-    "router chose: start it with --cache-ram 0"
-)
-RAM_CACHE_UNSEEN: Final = (
-    "no slot was empty, so it could not be seen whether it keeps prompts in the host's memory: --cache-ram 0 "
-    "switches that off"
-)
 
 
 class Route(StrEnum):
@@ -249,11 +235,8 @@ class Upstream:
         self.standing.facts = facts
         if not facts.shows_slots:
             self.standing.note("it does not show its slots (--no-slots): what they hold cannot be compared")
-        kept = await keeps_prompts(self)
-        if kept is None:
-            self.standing.note(RAM_CACHE_UNSEEN)
-        elif kept:
-            self.standing.note(_RAM_CACHE_ON)
+        if (note := await ram_cache_note(self)) is not None:
+            self.standing.note(note)
         differences = [] if self._admission is None else await self._admission(self)
         if differences:
             self.standing.refused(differences[0])
