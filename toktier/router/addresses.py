@@ -33,7 +33,7 @@ def server_url(value: Any) -> str:
     if parts.path not in ("", "/") or parts.query or parts.fragment or "?" in value or "#" in value:
         raise ValueError("expected the server alone, without a path or query")
     host, port = _host_of(parts), _port_of(parts)
-    return f"{parts.scheme}://{_bracketed(host)}" + ("" if port == _PORTS[parts.scheme] else f":{port}")
+    return f"{parts.scheme}://{bracketed(host)}" + ("" if port == _PORTS[parts.scheme] else f":{port}")
 
 
 def identity(url: str) -> tuple[str, str, int]:
@@ -82,7 +82,7 @@ def host_name(value: Any) -> str:
     bare = value[1:-1] if value.startswith("[") and value.endswith("]") else value
     address = _address(bare)
     if address is not None:
-        return _bracketed(str(address))
+        return bracketed(str(address))
     if not _NAME.fullmatch(value) or _NUMERIC.fullmatch(value):
         raise ValueError("expected the name of a host, without a port")
     return value.lower().rstrip(".")
@@ -121,7 +121,7 @@ def is_local_endpoint(endpoint: str) -> bool:
 def own_names(host: str) -> frozenset[str]:
     """What a Host header may say where `host` is loopback: it, and the usual names of it."""
     address = _address(host)
-    return frozenset({LOCALHOST, "127.0.0.1", "[::1]", *(() if address is None else (_bracketed(str(address)),))})
+    return frozenset({LOCALHOST, "127.0.0.1", "[::1]", *(() if address is None else (bracketed(str(address)),))})
 
 
 def _split(text: str) -> SplitResult:
@@ -164,5 +164,6 @@ def _address(text: str) -> _Address | None:
         return None
 
 
-def _bracketed(host: str) -> str:
+def bracketed(host: str) -> str:
+    """A host as it stands before the port of a URL."""
     return f"[{host}]" if ":" in host else host

@@ -1,12 +1,14 @@
 """What the OpenAPI document of the router says of its routes: bodies, answers, errors.
 
 Bodies are those of llama-server and of the OpenAPI of OpenAI, of which only the members that the router reads are
-described; all others pass. Not here: reading them (`bodies`), the routes (`app`).
+described; all others pass. Not here: reading them (`bodies`), the routes (`app`), the words of errors (`refusals`).
 """
 
 from __future__ import annotations
 
 from typing import Any, Final
+
+from toktier.router.refusals import REFUSALS
 
 _IDS: Final = {"type": "array", "items": {"type": "integer", "minimum": 0, "maximum": 2**32 - 1}}
 _PROMPT: Final = {
@@ -65,18 +67,6 @@ ERROR: Final[dict[str, Any]] = {
     },
 }
 
-_REFUSALS: Final[dict[int, str]] = {
-    400: "The body cannot be used; what is wrong, and what was expected.",
-    401: "No API key, or a wrong one. Nothing was forwarded.",
-    408: "The body came too slowly.",
-    413: "The body is larger than the router takes.",
-    500: "The upstream failed, and this is what it said.",
-    501: "There is nothing here that could answer.",
-    502: "The upstream went away, or its answer is none.",
-    503: "No upstream can be used, or too many requests wait; Retry-After says when to come again.",
-    504: "The upstream was silent for too long.",
-}
-
 
 def responses(
     schema: dict[str, Any], *, stream: bool = False, refusals: tuple[int, ...] = ()
@@ -87,8 +77,14 @@ def responses(
         content["text/event-stream"] = {}  # of events a schema would say what each is
     found: dict[int | str, dict[str, Any]] = {200: {"description": "The answer.", "content": content}}
     for status in refusals:
-        found[status] = {"description": _REFUSALS[status], "content": {"application/json": {"schema": ERROR}}}
+        found[status] = {"description": _description(status), "content": {"application/json": {"schema": ERROR}}}
     return found
+
+
+def _description(status: int) -> str:
+    """What the router means by a status: the meanings of all refusals that have it."""
+    said = "; or ".join(meaning for of_code, _, meaning in REFUSALS.values() if of_code == status)
+    return f"{said[0].upper()}{said[1:]}."
 
 
 def body(schema: dict[str, Any]) -> dict[str, Any]:

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from toktier.router.agreement import Agreed
 from toktier.router.bodies import ChatRequest, CompletionRequest, Encode
 from toktier.router.token_ids import TokenIds
-from toktier.router.upstream import Upstream
 from toktier.router.vocabulary import Ids
+
+if TYPE_CHECKING:
+    from toktier.router.upstream import Upstream
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)

@@ -23,6 +23,7 @@ from typing import Any, Final
 
 from toktier.errors import EnvironmentFault, InternalError, Interrupted, Terminated, ToktierError
 from toktier.labels import message
+from toktier.router.addresses import bracketed
 from toktier.router.distributions import missing
 from toktier.router.guards import ConnectionTally
 from toktier.router.refusals import App, Message, Receive, Scope, Send
@@ -81,7 +82,7 @@ def _cannot_listen(error: OSError, host: str, port: int) -> EnvironmentFault:
 
 
 def url_of(host: str, port: int) -> str:
-    return f"http://{f'[{host}]' if ':' in host else host}:{port}"
+    return f"http://{bracketed(host)}:{port}"
 
 
 def serve(
