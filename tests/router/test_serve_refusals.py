@@ -185,6 +185,7 @@ def test_d28_without_a_key_nothing_is_forwarded(fake: FakeUpstream, mini: toktie
         assert len(fake.seen) == before
         assert served.requests == []
         assert served.client.get("/health").status_code == 200
+        assert [served.client.head(path).status_code for path in ("/health", "/", "/toktier")] == [200, 200, 200]
         assert served.client.get("/toktier").status_code == 200
         good = {"authorization": "Bearer another-key-of-sixteen"}
         assert served.client.post("/completion", headers=good, json={"prompt": A}).status_code == 200

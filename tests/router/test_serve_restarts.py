@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -157,6 +158,25 @@ def test_the_log_has_one_line_for_each_state_that_an_upstream_is_found_in(
         ("WARNING", "up"),
         ("WARNING", "down: ended the connection"),
     ]
+
+
+def test_the_log_says_once_what_fails_beside_the_upstreams_and_that_it_works_again(
+    fake: FakeUpstream, second_fake: FakeUpstream, mini: toktier.Tokenizer, tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+) -> None:  # fmt: skip
+    caplog.set_level(logging.INFO, LOG.name)
+    path = tmp_path / "requests.db"
+    path.mkdir()
+    nobody = "http://127.0.0.1:9"
+    with Served(
+        fake.url, second_fake.url, tokenizer=mini, records=path, embedding=nobody, health_seconds=0.05
+    ) as served:
+        begins = f"records: {path}: "
+        served.until(lambda: any(line.startswith(begins) for line in caplog.messages))
+        path.rmdir()
+        served.until(lambda: "records: nothing is wrong any more" in caplog.messages)
+    assert sum(line.startswith(begins) for line in caplog.messages) == 1
+    assert sum(line.startswith("embeddings: prompts are compared by hashed n-grams") for line in caplog.messages) == 1
 
 
 @pytest.mark.parametrize("path", ROUTES)

@@ -21,7 +21,7 @@ def test_it_says_one_line_when_it_serves_and_one_at_its_end(tmp_path: Path) -> N
         assert router.said == f"serving on http://127.0.0.1:{router.port}; upstreams http://127.0.0.1:9\n"
         assert router.get("/health")[::2] == (200, b'{"status":"ok"}')
         router.signal(signal.SIGTERM)
-        assert router.end() == (0, "ended after 1 requests\n", "stub: ended")
+        assert router.end() == (0, "ended; requests answered: 1\n", "stub: ended")
 
 
 def test_the_lines_of_json_follow_their_schemas(tmp_path: Path) -> None:
@@ -54,7 +54,7 @@ def test_what_runs_may_end_and_nothing_new_begins(tmp_path: Path, number: int) -
                 assert router.process.poll() is None
             waiting.socket.shutdown(socket.SHUT_RDWR)  # the client has enough of it
         code, rest, err = router.end()
-        assert (code, rest) == (0, "ended after 1 requests\n")
+        assert (code, rest) == (0, "ended; requests answered: 1\n")
         assert "Traceback" not in err
 
 

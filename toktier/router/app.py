@@ -195,6 +195,7 @@ def _routes(router: Router, guarded: Guarded) -> FastAPI:
         """The models of all upstreams."""
         return Response(await models_document(router), media_type=_JSON)
 
+    @api.head("/health", response_class=Response, include_in_schema=False)
     @api.get("/health", responses=openapi.responses(openapi.OBJECT, refusals=(503,)), response_class=Response)
     async def health() -> Response:
         """Whether an upstream can be used. Needs no key."""
@@ -242,8 +243,8 @@ def _routes(router: Router, guarded: Guarded) -> FastAPI:
 
     page = status_page()
 
-    @api.get("/", response_class=Response, include_in_schema=False)
-    @api.get("/toktier", response_class=Response, include_in_schema=False)
+    @api.api_route("/", methods=["GET", "HEAD"], response_class=Response, include_in_schema=False)
+    @api.api_route("/toktier", methods=["GET", "HEAD"], response_class=Response, include_in_schema=False)
     async def status() -> Response:
         """The page for people."""
         return Response(page.body, headers=dict(page.headers))

@@ -91,6 +91,7 @@ class Router:
         self._agreements = [Agreement(upstream, tokenizer) for upstream in self.upstreams]
         self._epochs = [0] * len(self.upstreams)  # in which the slots of the table are
         self._told: list[tuple[UpstreamState, int] | None] = [None] * len(self.upstreams)  # state and epoch, in the log
+        self._faults_told: dict[str, str | None] = {}  # by what fails, in the log
         self._policy = Policy()
         # Vectors choose between upstreams, and of one there is no choice.
         self._embedder: OpenEmbedder | None = None
@@ -105,6 +106,7 @@ class Router:
             self._embedder = await open_embedder(self.settings)
             self._similar = BruteForceIndex(self._embedder.embedder.dims, SIMILAR_PROMPTS)
         await asyncio.gather(*(self._probe(upstream) for upstream in self.upstreams))
+        self._tell_faults()
         self._watches = [asyncio.create_task(self._watch(upstream)) for upstream in self.upstreams]
 
     async def stop(self) -> None:
@@ -123,6 +125,7 @@ class Router:
                 await self._probe(upstream)
                 if self.records is not None:
                     self.records.slots(self.slot_rows())
+                self._tell_faults()
             except Exception as error:  # the next check is due all the same
                 LOG.error("a health check of upstream %d failed: %s", upstream.index, type(error).__name__)
 
@@ -156,6 +159,19 @@ class Router:
             ", and was started anew" if is_anew else "",
             "".join(f": {note.removeprefix(upstream.url).lstrip()}" for note in notes[:1]),
         )
+
+    def _tell_faults(self) -> None:
+        """One line of the log where something beside the upstreams began to fail, fails otherwise, or works again."""
+        records = None if self.records is None else self.records.state()
+        faults = {
+            "records": f"{records['path']}: {records['meaning']}" if records and records["fault"] else None,
+            "embeddings": None if self._embedder is None else self._embedder.note,
+            "KV events": None if self.kv_events is None else self.kv_events.failure,
+        }
+        for what, why in faults.items():
+            if why != self._faults_told.get(what):
+                LOG.warning("%s: %s", what, why or "nothing is wrong any more")
+        self._faults_told = faults
 
     def sync(self, upstream: Upstream) -> None:
         """Takes over what is known of an upstream: whether it is used, and whether it is another process now."""

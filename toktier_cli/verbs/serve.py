@@ -166,8 +166,8 @@ def _log(text: str) -> None:
 
 
 def _ended_text(ended: Ended) -> str:
-    cut = f"; {ended.cut_off:,} were cut off" if ended.cut_off else ""
-    return f"ended after {ended.requests:,} requests{cut}\n"
+    cut = f", cut off: {ended.cut_off:,}" if ended.cut_off else ""
+    return f"ended; requests answered: {ended.requests:,}{cut}\n"
 
 
 def _config_document(settings: ServeSettings) -> dict[str, Any]:
