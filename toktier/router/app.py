@@ -119,7 +119,7 @@ def _routes(router: Router, guarded: Guarded) -> FastAPI:
     api = FastAPI(
         title="toktier serve",
         version=VERSION,
-        description="A prefix-affine router in front of llama-servers. What an upstream refuses is passed on as it came.",
+        description="A router in front of llama-servers. What an upstream refuses is passed on as it came.",
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,
