@@ -14,7 +14,7 @@ import pytest
 
 import toktier
 from tests.gpu.test_host_engine import device_ids
-from tests.support.fake_cuda import LAUNCH_FAILED, FakeCuda, fake_cuda
+from tests.support.fake_cuda import LAUNCH_FAILED, FakeCuda, fake_cuda, small_lanes
 from tests.support.material import ROOT, SMALL_DIR
 from toktier import ToktierWarning
 from toktier.errors import EnvironmentFault, RegistryInvalid
@@ -51,6 +51,7 @@ def cuda(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeCuda]:
     """A host with a device: the fake driver, in place of the system's."""
     cuda = fake_cuda()
     cuda.reset()
+    small_lanes(monkeypatch)
     route = functools.partialmethod(GpuRoute.__init__, driver=cuda.path)
     monkeypatch.setattr(GpuRoute, "__init__", route)
     monkeypatch.setattr(probe_module, "gpu_count", lambda: 1)

@@ -1,11 +1,21 @@
 // What tests ask of the fake libcuda, and what they tell it (tests/support/fake_cuda.py).
+#include <sys/mman.h>
+
 #include <cstring>
 
 #include "fake_cuda.h"
 
 using namespace fake_cuda;
 
+// Memory that an engine of before still has cannot be freed: it may look there. Its pages can be given back.
+static void give_back_pages(std::uintptr_t at, std::size_t bytes) {
+  const std::uintptr_t page = 4096, begin = (at + page - 1) / page * page, end = (at + bytes) / page * page;
+  if (end > begin) madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);
+}
+
 EXPORT void fake_cuda_reset() {
+  for (const auto& [at, bytes] : state->device) give_back_pages(at, bytes);
+  for (const auto& [at, bytes] : state->host) give_back_pages(at, bytes);
   for (const auto& [stream, unused] : state->streams) former.insert(stream);
   delete state;
   state = new State;

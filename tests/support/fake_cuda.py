@@ -11,6 +11,8 @@ import re
 import struct
 from typing import Any
 
+import pytest
+
 from tests.support import simt_build
 from tests.support.material import ROOT
 from toktier import _native
@@ -18,6 +20,7 @@ from toktier import _native
 OUT_OF_MEMORY = 2
 INVALID_VALUE = 1
 LAUNCH_FAILED = 719  # the device is lost
+LANE_BYTES = 1 << 16  # memory of the usual size is 660 MB, and to poison it takes a second
 
 _DECLARED = (ROOT / "native" / "gpu" / "driver.h").read_text(encoding="utf-8")
 DRIVER_CALLS: tuple[str, ...] = tuple(re.findall(r"^  X\((cu\w+), cu\w+,", _DECLARED, re.MULTILINE))
@@ -87,9 +90,14 @@ class FakeCuda:
         return bytes(image)
 
     def engine(self, program: _native.Program, **options: Any) -> _native.GpuEngine:
-        """With lanes of 64 KiB unless told: to poison memory of the usual size takes a second."""
-        given = {"cubin": self.image(), "lane_bytes": 1 << 16, "driver": self.path, **options}
+        """With lanes of 64 KiB unless told."""
+        given = {"cubin": self.image(), "lane_bytes": LANE_BYTES, "driver": self.path, **options}
         return _native.GpuEngine(program, **given)
+
+
+def small_lanes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Engines that the package opens by itself get lanes of 64 KiB too."""
+    monkeypatch.setattr(_native, "GpuEngine", functools.partial(_native.GpuEngine, lane_bytes=LANE_BYTES))
 
 
 @functools.cache
