@@ -492,6 +492,9 @@ def main() -> None:
     os.environ.setdefault("PIP_DISABLE_PIP_VERSION_CHECK", "1")
     if shutil.which("ccache"):  # two wheels are made in the CI tier, of objects that the editable build has made
         os.environ.setdefault("CMAKE_CXX_COMPILER_LAUNCHER", "ccache")
+        # Where a checkout lies counts for nothing: every fresh clone finds the objects that another one left.
+        os.environ.setdefault("CCACHE_BASEDIR", str(ROOT))
+        os.environ.setdefault("CCACHE_NOHASHDIR", "1")
     verb = {"run": do_run, "test": do_test, "lint": do_lint, "bench": do_bench, "wheel": do_wheel}
     verb |= {"recertify": do_recertify, "kernels": do_kernels}
     verb[options.verb](options)

@@ -1,8 +1,9 @@
 """Builds what runs under the SIMT emulator of tests/simt: programs and shared libraries, plain or under a sanitizer.
 
 Each object and each result is kept in build/simt under a digest of all that it is made from, so that a run compiles
-only what changed, and workers of one run wait for each other instead of compiling twice. A sanitizer must be loaded
-before anything else: its variants make programs, started as children. Not here: what is built, which callers say.
+only what changed, and workers of one run wait for each other instead of compiling twice. Where there is ccache, a fresh
+checkout finds the objects of another one. A sanitizer must be loaded before anything else: its variants make programs,
+started as children. Not here: what is built, which callers say.
 """
 
 from __future__ import annotations
@@ -119,7 +120,7 @@ def _made_once(name: str, make: Callable[[Path], None]) -> Path:
 
 
 def _call(command: Sequence[str | Path]) -> None:
-    done = subprocess.run([str(part) for part in command], capture_output=True, text=True, check=False)
+    done = subprocess.run([str(part) for part in command], capture_output=True, text=True, check=False, cwd=ROOT)
     assert done.returncode == 0, f"{' '.join(map(str, command))}\n{done.stderr}"
 
 
@@ -128,7 +129,15 @@ def compile_object(source: Path, flags: Sequence[str], includes: Sequence[Path] 
     searched = (*INCLUDES, *includes)
     line = [*_STANDARD, *flags, *(f"-I{directory}" for directory in searched)]
     digest = _digest([version, *line], [source, *_headers((*searched, source.parent))])
-    return _made_once(f"{source.stem}-{digest}.o", lambda made: _call([found, *line, "-c", source, "-o", made]))
+    command = [*_launcher(), found, *line, "-c", source]
+    return _made_once(f"{source.stem}-{digest}.o", lambda made: _call([*command, "-o", made]))
+
+
+def _launcher() -> list[str]:
+    """ccache, where it is, told that it does not matter where the checkout lies."""
+    if shutil.which("ccache") is None:
+        return []
+    return ["env", f"CCACHE_BASEDIR={ROOT}", "CCACHE_NOHASHDIR=1", "ccache"]
 
 
 def _link(name: str, suffix: str, objects: Sequence[Path], flags: Sequence[str]) -> Path:
