@@ -309,17 +309,11 @@ def test_variants(counting: Variant, sanitizing: Variant, *sites: Site) -> None:
     """What only other builds, another reference, or packages that stay out of `.venv` can show. `sites`: of the
     publishers' encoders, the engines of others, the loader, the indexer, the embeddings and the tester of documents."""
     converted, compared, loaded, indexed, embedded, asked = (site.environment() for site in sites)
-    counting.wait()
-    sanitizing.wait()
-    # Each of these is one process: together they fill the cores.
+    # Each of these is one process, but for the first: together they fill the cores, and it takes what they leave.
     together = [
-        # The program reader, fuzzed under sanitizers.
-        Job("fuzz", PYTHON, "tools/fuzz_program_reader.py", sanitizing.tree),
-        # The lanes of text at every level, beside memory that cannot be read.
-        Job("levels", sanitizing.tree / "native" / "compare_levels", "300"),
-        # The shared look-up of drafts against models, with threads and forks.
-        Job("lookup", "sh", "-ec", 'for mode in model sound threads; do "$0" $mode 60000; done',
-            sanitizing.tree / "native" / "shared_lookup_fuzz"),
+        # The suites that compare with the reference, under its oldest certified version.
+        Job("oldest reference", "nice", "-n", "5", *over_all_cores("not full", "tests/conformance", variant=False),
+            env=under_old_reference()),
         # Converted vocabularies against their publishers' encoders.
         Job("publishers", PYTHON, "-m", "pytest", "-q", "tests/conversion/test_published_vocabularies.py",
             env=converted),
@@ -335,18 +329,28 @@ def test_variants(counting: Variant, sanitizing: Variant, *sites: Site) -> None:
         Job("minilm", PYTHON, "-m", "pytest", "-q", "-m", "not full", "tests/router/test_minilm.py", env=embedded),
         # Whatever the router's OpenAPI document allows, asked of it.
         Job("schemathesis", PYTHON, "-m", "pytest", "-q", "tests/router/test_openapi_document.py", env=asked),
+    ]  # fmt: skip
+    counting.wait()
+    sanitizing.wait()
+    together += [
+        # The program reader, fuzzed under sanitizers.
+        Job("fuzz", PYTHON, "tools/fuzz_program_reader.py", sanitizing.tree),
+        # The lanes of text at every level, beside memory that cannot be read.
+        Job("levels", sanitizing.tree / "native" / "compare_levels", "300"),
+        # The shared look-up of drafts against models, with threads and forks.
+        Job("lookup", "sh", "-ec", 'for mode in model sound threads; do "$0" $mode 60000; done',
+            sanitizing.tree / "native" / "shared_lookup_fuzz"),
         # The operation counters: nothing grows faster than the text.
         Job("counters", PYTHON, "-S", "-P", "-m", "pytest", "-q", "tests/counters", env=counting.environment()),
     ]  # fmt: skip
     for job in together:
         job.wait()
-    # The suites that compare with the reference, under its oldest certified version.
-    call(*over_all_cores("not full", "tests/conformance", variant=False), env=under_old_reference())
+    # Certification finds every fault that can be planted in the engine, in the time that the next one leaves.
+    planted = over_all_cores("not full", "tests/certify/test_planted_faults.py", by="load")
+    faults = Job("planted faults", "nice", "-n", "5", *planted, env=counting.environment())
     # Native code under AddressSanitizer and UndefinedBehaviorSanitizer.
     call(*over_all_cores("not full and not unsanitized", "tests/native"), env=sanitized(sanitizing))
-    # Certification finds every fault that can be planted in the engine.
-    faults = over_all_cores("not full", "tests/certify/test_planted_faults.py", by="load")
-    call(*faults, env=counting.environment())
+    faults.wait()
 
 
 def do_run(_: argparse.Namespace) -> None:
