@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import orjson
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from toktier.errors import RequestInvalid
+from toktier.router import bodies
 from toktier.router.bodies import OWNED, Cut, read_chat, read_completion, read_tokenize
 from toktier.router.vocabulary import Unrouted
 
@@ -327,3 +330,43 @@ def test_what_cannot_be_tokenized_is_refused(content: Any) -> None:
 def test_the_limit_of_generated_tokens_is_the_least_that_is_named(members: dict[str, Any], limit: int | None) -> None:
     assert read_completion(json.dumps({"prompt": "a", **members}).encode(), native=True).limit == limit
     assert read_chat(json.dumps({"messages": [], **members}).encode()).limit == limit
+
+
+# Bodies that take long to read
+
+
+M = bodies.MAX_VALUES
+
+
+@pytest.mark.parametrize("read", [lambda body: read_completion(body, True), read_chat, read_tokenize], ids=range(3))
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"prompt":[' + b"[]," * M + b"[]]}",
+        b'{"prompt":[' + b"1," * M + b"1]}",
+        b'{"messages":[],"x":[' + b"{}," * M + b"{}]}",
+        b'{"x":[' + b'"",' * M + b'""]}',
+        b"[" * (M + 1),
+        b'["' + b'\\",' * M,
+    ],
+    ids=["lists", "ids", "objects", "texts", "levels", "a-text-without-end"],
+)
+def test_a_body_of_too_many_values_is_refused_before_it_is_read(
+    monkeypatch: pytest.MonkeyPatch, read: Callable[[bytes], object], body: bytes
+) -> None:
+    monkeypatch.setattr(orjson, "loads", None)
+    with pytest.raises(RequestInvalid, match="more than 2,097,152 values"):
+        read(body)
+
+
+@pytest.mark.parametrize(
+    "text", [", [{" * M, "[" * M + "\\\n" * 9, ',"' * 9 + ", ," * M], ids=["marks", "open", "quotes"]
+)
+def test_what_stands_in_a_text_is_no_value(text: str) -> None:
+    request = read_completion(orjson.dumps({"prompt": text}), native=True)
+    assert request.prompt == (text,)
+
+
+def test_a_prompt_of_a_million_ids_is_one() -> None:
+    request = read_completion(b'{"prompt":[' + b"1," * 999_999 + b"1]}", native=True)
+    assert len(request.prompt[0]) == 1_000_000

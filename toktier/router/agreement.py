@@ -14,6 +14,7 @@ difference. Not here: which slot gets the request.
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import re
 from collections import OrderedDict
@@ -26,7 +27,7 @@ import numpy as np
 from toktier.cache.boundaries import choose
 from toktier.errors import UpstreamBroken, UpstreamRefused
 from toktier.labels import quoted
-from toktier.router.bodies import ChatRequest
+from toktier.router.bodies import OFF_LOOP_BYTES, ChatRequest
 from toktier.router.token_ids import TokenIds
 from toktier.router.vocabulary import Ids
 
@@ -106,7 +107,12 @@ class Agreement:
     def forget(self) -> None:
         self._known.clear()
 
-    def _encoded(self, text: str, add_special_tokens: bool) -> TokenIds:
+    async def _encoded(self, text: str, add_special_tokens: bool) -> TokenIds:
+        if len(text) < OFF_LOOP_BYTES:
+            return self._encode(text, add_special_tokens)
+        return await asyncio.to_thread(self._encode, text, add_special_tokens)
+
+    def _encode(self, text: str, add_special_tokens: bool) -> TokenIds:
         return np.frombuffer(memoryview(self._tokenizer.encode(text, add_special_tokens=add_special_tokens)), np.uint32)
 
     def _normalized(self, text: str) -> str:
@@ -122,16 +128,16 @@ class Agreement:
         known = self._longest_known(cuts)
         if known is not None:
             begin, count, added = known
-            ids = self._encoded(text, added)
+            ids = await self._encoded(text, added)
             if await self._same(text[begin:], ids[count - 1 :], False):
                 self._remember(cuts, ids, added)
                 return ids, True
-        ids = self._encoded(text, True)
+        ids = await self._encoded(text, True)
         theirs = await self._theirs(text, True)
         if theirs is not None and np.array_equal(ids, theirs):
             self._remember(cuts, ids, True)
             return ids, True
-        bare = self._encoded(text, False)
+        bare = await self._encoded(text, False)
         if theirs is not None and len(bare) != len(ids) and np.array_equal(bare, theirs):
             self._remember(cuts, bare, False)  # the model adds none of the special tokens that the file would add
             return bare, True

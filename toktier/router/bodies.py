@@ -9,6 +9,7 @@ who encodes (`encode` is given).
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any, Final, TypeAlias
@@ -23,12 +24,19 @@ from toktier.router.vocabulary import Unrouted
 Encode: TypeAlias = Callable[[str, bool], TokenIds]
 """Text and add_special_tokens into IDs."""
 
+# JSON values of one body: two million IDs are more than a context has, and read in 0.1 s; 32 MiB of empty lists would
+# take the loop, in which everybody else waits, several seconds and a GB.
+MAX_VALUES: Final = 1 << 21
+# Bytes of a text from which on it is encoded off the loop: a megabyte takes some 10 ms there.
+OFF_LOOP_BYTES: Final = 1 << 18
 # A token of a llama-server is an int32, and 2**32 would silently become 0 there.
 MAX_ID: Final = 2**31 - 1
 # Members that the router writes. `n_cache_reuse` asks for chunks that are shifted to another position, of which the
 # results differ from those of a prefill (22 of 30 outputs): every request says 0, whatever the server was started with.
 OWNED: Final = ("id_slot", "cache_prompt", "return_tokens", "verbose", "n_cache_reuse")
 _LIMITS: Final = ("n_predict", "max_tokens", "max_completion_tokens")
+# With or without its end, and possessive: nothing is tried twice, whatever stands there.
+_TEXT: Final = re.compile(rb'"(?:[^"\\]++|\\.)*+"?', re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,6 +194,7 @@ def read_tokenize(body: bytes) -> TokenizeRequest:
 
 
 def _object(body: bytes) -> dict[str, Any]:
+    require_few_values(body)
     try:
         members = orjson.loads(body)
     except orjson.JSONDecodeError as error:
@@ -196,6 +205,22 @@ def _object(body: bytes) -> dict[str, Any]:
             f"the body is a JSON {_kind(members)}: expected an object", remedy="send one JSON object in UTF-8"
         )
     return members
+
+
+def require_few_values(body: bytes) -> None:
+    """Before JSON is read. What stands in texts does not count, but for quotation marks in such a body. Raises
+    RequestInvalid."""
+    if len(body) <= MAX_VALUES or _marks(body) <= MAX_VALUES:
+        return
+    if body.count(b'"') > MAX_VALUES or _marks(_TEXT.sub(b"", body)) > MAX_VALUES:
+        raise RequestInvalid(
+            f"the body has more than {MAX_VALUES:,} values or quotation marks", remedy="send a long prompt as one text"
+        )
+
+
+def _marks(body: bytes) -> int:
+    """At least as many as there are values but one: each is behind one of these."""
+    return body.count(b",") + body.count(b"[") + body.count(b"{")
 
 
 def _flag(members: dict[str, Any], name: str, default: bool) -> bool:
@@ -251,8 +276,11 @@ def _prompt(prompt: Any) -> tuple[tuple[str | TokenIds, ...], Unrouted | None]:
     parts = _parts(prompt)
     if parts is not None:
         return parts, None
-    found = [_one_of_several(one) for one in prompt]
-    return found[0] if len(found) == 1 else ((), Unrouted.SEVERAL_PROMPTS)
+    if len(prompt) == 1:
+        return _one_of_several(prompt[0])
+    for one in prompt:
+        _one_of_several(one)
+    return (), Unrouted.SEVERAL_PROMPTS
 
 
 def _one_of_several(prompt: Any) -> tuple[tuple[str | TokenIds, ...], Unrouted | None]:

@@ -13,7 +13,7 @@ import orjson
 from starlette.responses import Response
 
 from toktier.errors import UpstreamBroken, UpstreamLost, UpstreamRefused, UpstreamSilent
-from toktier.router.bodies import TokenizeRequest
+from toktier.router.bodies import TokenizeRequest, require_few_values
 from toktier.router.refusals import Refusal, Refused
 from toktier.router.upstream import Bounds, Route, Timeouts, Upstream
 from toktier.router.vocabulary import UpstreamState
@@ -39,13 +39,14 @@ class Embeddings:
             )
 
     async def ask(self, body: bytes) -> Response:
-        """Raises Refused, UpstreamLost, UpstreamBroken, UpstreamSilent."""
+        """Raises Refused, RequestInvalid, UpstreamLost, UpstreamBroken, UpstreamSilent."""
         if self._upstream is None:
             raise Refused(
                 Refusal.UNSUPPORTED,
                 "there is no server for embeddings: one that generates would lose what its slots hold",
                 remedy="start another llama-server with --embeddings, and the router with --embeddings-upstream URL",
             )
+        require_few_values(body)
         try:
             if not isinstance(orjson.loads(body), dict):
                 raise Refused(Refusal.BAD_REQUEST, "the body is no JSON object")

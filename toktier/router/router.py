@@ -20,7 +20,7 @@ import numpy as np
 from toktier.errors import UpstreamBroken, UpstreamLost, UpstreamRefused, UpstreamSilent
 from toktier.router import prompts
 from toktier.router.agreement import Agreement, fits
-from toktier.router.bodies import ChatRequest, CompletionRequest
+from toktier.router.bodies import OFF_LOOP_BYTES, ChatRequest, CompletionRequest
 from toktier.router.candidates import BruteForceIndex, Candidate
 from toktier.router.decide import Decision, NoSlot, Policy, decide
 from toktier.router.embedders import OpenEmbedder, open_embedder
@@ -44,8 +44,6 @@ if TYPE_CHECKING:
     from toktier.router.settings import ServeSettings
 
 LOG: Final = logging.getLogger("toktier.router")
-# Bytes of a body from which on its text is encoded off the loop: a megabyte takes some 10 ms there.
-OFF_LOOP_BYTES: Final = 1 << 18
 SIMILAR_PROMPTS: Final = 4096  # vectors that are kept: 8 MB
 _CANDIDATES: Final = 16
 _LOOK_SECONDS: Final = 2.0  # for an upstream to say what its slots did
