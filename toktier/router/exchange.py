@@ -18,7 +18,7 @@ import anyio
 from starlette.responses import Response
 
 from toktier.errors import ToktierError, UpstreamBroken, UpstreamLost, UpstreamRefused, UpstreamSilent
-from toktier.router.bodies import CompletionRequest, Cut
+from toktier.router.bodies import OFF_LOOP_BYTES, CompletionRequest, Cut
 from toktier.router.decide import Decision, NoSlot
 from toktier.router.prompts import Prepared, unpinned_body
 from toktier.router.refusals import Receive, Refused, Scope, Send, as_refused
@@ -198,7 +198,7 @@ class Exchange(Response):
             if self._request.cache:  # where nothing was to be reused, nothing that was is no sign of anything
                 measured = self._measured()
             if not generated and answer.text:
-                guessed = self._router.encode(answer.text, False)
+                guessed = self._guessed(answer.text)
         error_status = self._status is not None and self._status != 200
         self._settled = table.settle(
             reservation,
@@ -223,6 +223,14 @@ class Exchange(Response):
             self._router.sync(upstream)
         elif answer is not None and answer.finished:
             self._router.learn(upstream, answer)
+
+    def _guessed(self, text: str) -> Sequence[int] | TokenIds:
+        """IDs of generated text, of which more than the beginning is not worth the time of the loop. Nothing stops a
+        reservation from being settled."""
+        try:
+            return self._router.encode(text[:OFF_LOOP_BYTES], False)
+        except ToktierError:
+            return ()
 
     # One that cannot
 
@@ -284,7 +292,8 @@ class Exchange(Response):
             status, body, more = as_refused(error)
             headers = {"content-type": "application/json", **{k.decode(): v.decode() for k, v in more}}
         if self._started:  # of a stream, whose reader learns it from an event
-            await self._send(send, status, {}, b"data: " + body + b"\n\n", more=False)
+            # What has passed may have ended within a line or an event; lines that are empty say nothing themselves.
+            await self._send(send, status, {}, b"\n\ndata: " + body + b"\n\n", more=False)
             return
         await self._send(send, status, {**headers, "content-length": str(len(body))}, body, more=False)
 

@@ -59,8 +59,7 @@ class StreamRelay:
 
     def __init__(self, cut: Cut) -> None:
         self._cuts = cut.verbose
-        self._held: list[bytes] = []  # of a line of `data:` that has not ended
-        self._held_bytes = 0
+        self._held = bytearray()  # of a line of `data:` that has not ended: bytes, as a piece may be one
         self._passing = False  # within a line that passes as it is
         self._gathered = _Gathered()
 
@@ -93,21 +92,19 @@ class StreamRelay:
         return self._gathered.answer()
 
     def _released(self) -> bytes:
-        held = b"".join(self._held)
+        held = bytes(self._held)
         self._held.clear()
-        self._held_bytes = 0
         return held
 
     def _part(self, part: bytes) -> bytes:
         """Of a line whose end has not come: held while it may be one of `data:` that is short enough."""
         if self._passing or not part:
             return part
-        start = part if not self._held else b"".join([*self._held, part]) if self._held_bytes < 5 else b"data:"
-        self._held.append(part)
-        self._held_bytes += len(part)
-        if start[:5] == b"data:"[: len(start)] and self._held_bytes <= MAX_LINE:
+        held = self._held
+        held += part
+        if held[:5] == b"data:"[: len(held)] and len(held) <= MAX_LINE:
             return b""
-        if self._held_bytes > MAX_LINE:
+        if len(held) > MAX_LINE:
             self._gathered.note("an event beyond the bounds")
         self._passing = True
         return self._released()

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
+import operator
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -37,8 +39,11 @@ from toktier.router.vocabulary import UpstreamState
 
 MAX_QUESTION_ANSWER: Final = 8 << 20  # bytes: of /props, with its chat template; of /slots, 1.5 kB each
 MAX_ERROR_BODY: Final = 1 << 20
+_MAX_GROWTH: Final = 16  # of a chat that is rendered: templates write tools out with indentation, and texts as they are
 # Connections that idle shorter than the 5 s after which a llama-server closes them, so that none is used as it closes.
 KEEPALIVE_SECONDS: Final = 4.0
+# Of an answer, before others have a turn: 64 KiB that came at once may be 10,000 pieces, which nothing else interrupts.
+_PIECES_AT_ONCE: Final = 64
 PASSED_HEADERS: Final = ("content-type", "retry-after", "x-accel-buffering", "cache-control")
 
 
@@ -53,9 +58,9 @@ class Route(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timeouts:
-    """Seconds. `first_byte`: of a stream: waiting for a slot, and prefill; `whole`: the same of an answer in one piece,
-    and its generation; `idle`: between two parts of an answer (a llama-server pings every 30); `question`: of the
-    router's own, all in all."""
+    """Seconds. `first_byte`: of a stream: waiting for a slot, and prefill; `whole`: of an answer in one piece:
+    the same, and its generation; of one that has begun: until its end; `idle`: between two parts of an answer (a
+    llama-server pings every 30); `question`: of the router's own, all in all."""
 
     connect: float = 5.0
     question: float = 10.0
@@ -77,6 +82,7 @@ class Passage:
 
     def __init__(self, upstream: Upstream, response: httpx.Response) -> None:
         self.status = response.status_code
+        response.headers.encoding = "latin-1"  # every byte is a character, and becomes that byte again
         self.headers = {name: response.headers[name] for name in PASSED_HEADERS if name in response.headers}
         self.bytes = 0
         self._upstream, self._response = upstream, response
@@ -89,12 +95,16 @@ class Passage:
     async def chunks(self) -> AsyncIterator[bytes]:
         """The body, as it comes. Raises UpstreamLost, UpstreamSilent, UpstreamBroken."""
         idle, most = self._upstream.timeouts.idle, self._upstream.bounds.answer_bytes
-        while True:
+        clock = asyncio.get_running_loop().time
+        end = clock() + self._upstream.timeouts.whole
+        for number in itertools.count(1):
+            if number % _PIECES_AT_ONCE == 0:
+                await asyncio.sleep(0)
             try:
-                async with asyncio.timeout(idle):
+                async with asyncio.timeout(min(idle, end - clock())):
                     chunk = await anext(self._chunks, None)
             except TimeoutError:
-                raise UpstreamSilent(f"{self._upstream.url} sent nothing for {idle:g} s of an answer") from None
+                raise self._slow(clock() >= end) from None
             except httpx.HTTPError as error:
                 raise self._upstream.fault(error) from None
             if chunk is None:
@@ -105,9 +115,21 @@ class Passage:
             if chunk:
                 yield chunk
 
+    def _slow(self, whole: bool) -> UpstreamSilent:
+        url, timeouts = self._upstream.url, self._upstream.timeouts
+        if whole:  # a byte now and then is no silence, and would hold its slot and its place for ever
+            return UpstreamSilent(f"{url} did not come to the end of an answer within {timeouts.whole:g} s")
+        return UpstreamSilent(f"{url} sent nothing for {timeouts.idle:g} s of an answer")
+
     async def read(self) -> bytes:
-        """The whole body. Raises as `chunks`."""
-        return b"".join([chunk async for chunk in self.chunks()])
+        """The whole body; of an error at most MAX_ERROR_BODY. Raises as `chunks`."""
+        most = self._upstream.bounds.answer_bytes if self.status == 200 else MAX_ERROR_BODY
+        body = bytearray()  # a chunk may be one byte, and an object for each is 50
+        async for chunk in self.chunks():
+            body += chunk
+            if len(body) > most:
+                raise UpstreamBroken(f"{self._upstream.url} sent more than {most:,} bytes as one error")
+        return bytes(body)
 
 
 class Upstream:
@@ -258,7 +280,8 @@ class Upstream:
 
     async def apply_template(self, body: bytes) -> str:
         """The prompt of a chat. Raises UpstreamRefused with the answer of an upstream that refuses it."""
-        return read_prompt(await self._answer("POST", "/apply-template", body, self.bounds.answer_bytes))
+        most = min(MAX_QUESTION_ANSWER + _MAX_GROWTH * len(body), self.bounds.answer_bytes)
+        return read_prompt(await self._answer("POST", "/apply-template", body, most))
 
     async def tokenize(self, text: str, *, add_special: bool = False, parse_special: bool = True) -> list[int]:
         """IDs of its own tokenizer."""
@@ -299,16 +322,15 @@ class Upstream:
     async def _asked(self, method: str, path: str, body: bytes | None, limit: int) -> tuple[int, bytes]:
         response = await self._transport.handle_async_request(self._request(method, path, body))
         try:
-            _check_encoding(self.url, response)
-            parts, size = [], 0
+            _check_head(self.url, response)
+            answer = bytearray()
             async for chunk in response.aiter_raw():
-                parts.append(chunk)
-                size += len(chunk)
-                if size > limit:
+                answer += chunk
+                if len(answer) > limit:
                     raise UpstreamBroken(f"{self.url} answered {path} with more than {limit:,} bytes")
-            return response.status_code, b"".join(parts)
+            return response.status_code, bytes(answer)
         finally:
-            await response.aclose()
+            await _give_back(response)
 
     # answers that pass
 
@@ -327,10 +349,10 @@ class Upstream:
         except httpx.HTTPError as error:
             raise self.fault(error) from None
         try:
-            _check_encoding(self.url, response)
+            _check_head(self.url, response)
             yield Passage(self, response)
         finally:
-            await response.aclose()
+            await _give_back(response)
 
     def fault(self, error: httpx.HTTPError) -> ToktierError:
         """The error of toktier for one of the client library; a lost connection takes the upstream out of use until
@@ -363,8 +385,10 @@ class Upstream:
         return httpx.Request(method, url, content=body, headers=headers, extensions=self._extensions)
 
 
-def _check_encoding(url: str, response: httpx.Response) -> None:
-    """Compressed answers are not asked for: a few bytes could be any number."""
+def _check_head(url: str, response: httpx.Response) -> None:
+    """Compressed answers are not asked for: a few bytes could be any number. Nor are statuses that HTTP has not."""
+    if not 200 <= response.status_code <= 599:
+        raise UpstreamBroken(f"{url} answered with the status {response.status_code}, which is none of HTTP")
     encoding = response.headers.get("content-encoding", "identity").strip().lower()
     if encoding not in ("", "identity"):
         raise UpstreamBroken(
@@ -378,6 +402,24 @@ def _lost(error: httpx.TransportError) -> str:
     if isinstance(error, httpx.ConnectError):
         return f"cannot be reached: {error}"
     return "ended the connection"
+
+
+# What has come on a connection behind the answer that was read: the library keeps it there for the next request.
+_BEHIND: Final = operator.attrgetter("stream._httpcore_stream._stream._connection._h11_state.trailing_data")
+
+
+async def _give_back(response: httpx.Response) -> None:
+    """The connection of an answer, to the next request; closed where that would be answered by what came behind this
+    one, which nobody asked for: a second answer, or the body of a status that has none."""
+    try:
+        behind = _BEHIND(response)[0]
+    except AttributeError:  # another transport, or another version of the library
+        behind = b"?"
+    try:
+        if behind and (connection := response.extensions.get("network_stream")) is not None:
+            await connection.aclose()
+    finally:
+        await response.aclose()
 
 
 def _ended_early(error: httpx.RemoteProtocolError) -> bool:
