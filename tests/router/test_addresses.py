@@ -10,6 +10,26 @@ from toktier.router import addresses
 
 
 @pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        ("localhost:8080", "http://localhost:8080"),
+        ("gpu1", "http://gpu1"),
+        ("http://127.0.0.1:8080/v1", "http://127.0.0.1:8080"),
+        ("https://host/v1?key=S3CRET", "https://host"),
+        ("ftp://host", None),
+        ("user:S3CRET@host:8080", None),
+        ("http://", None),
+    ],
+)
+def test_a_near_miss_is_told_which_server_was_meant(typed: str, meant: str | None) -> None:
+    with pytest.raises(ValueError, match="expected") as raised:
+        addresses.server_url(typed)
+    said = str(raised.value)
+    assert said.partition("; did you mean ")[2] == (f"{meant}?" if meant else "")
+    assert "S3CRET" not in said
+
+
+@pytest.mark.parametrize(
     ("typed", "kept"),
     [
         ("http://127.0.0.1:8080", "http://127.0.0.1:8080"),

@@ -27,13 +27,22 @@ def server_url(value: Any) -> str:
         raise ValueError("expected http://HOST:PORT or https://HOST:PORT")
     parts = _split(value)
     if parts.scheme not in _PORTS:
-        raise ValueError("expected http://HOST:PORT or https://HOST:PORT")
+        near = _near("http://" + value) if "://" not in value else ""
+        raise ValueError(f"expected http://HOST:PORT or https://HOST:PORT{near}")
     if "@" in parts.netloc:
         raise ValueError("expected no user or password in it: a key belongs in a file")
     if parts.path not in ("", "/") or parts.query or parts.fragment or "?" in value or "#" in value:
-        raise ValueError("expected the server alone, without a path or query")
+        near = _near(f"{parts.scheme}://{parts.netloc}")
+        raise ValueError(f"expected the server alone, without a path or query{near}")
     host, port = _host_of(parts), _port_of(parts)
     return f"{parts.scheme}://{bracketed(host)}" + ("" if port == _PORTS[parts.scheme] else f":{port}")
+
+
+def _near(url: str) -> str:
+    try:
+        return f"; did you mean {server_url(url)}?"
+    except ValueError:
+        return ""
 
 
 def identity(url: str) -> tuple[str, str, int]:

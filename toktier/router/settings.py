@@ -225,7 +225,7 @@ def read_config_file(path: Path) -> dict[str, Any]:
         with open_regular(path) as stream:
             data = stream.read(MAX_CONFIG_BYTES + 1)
     except OSError as error:
-        raise _bad_file(path, f"cannot be read: {error.strerror}") from None
+        raise _bad_file(path, f"cannot be read: {error.strerror}", "check the path") from None
     if len(data) > MAX_CONFIG_BYTES:
         raise _bad_file(path, f"is larger than {MAX_CONFIG_BYTES:,} bytes")
     import tomllib
@@ -242,9 +242,9 @@ def read_config_file(path: Path) -> dict[str, Any]:
     return document
 
 
-def _bad_file(path: Path, problem: str) -> ConfigInvalid:
+def _bad_file(path: Path, problem: str, remedy: str | None = None) -> ConfigInvalid:
     return ConfigInvalid(
-        f"{shown_path(path)} {problem}", details={"file": str(path)}, remedy=f"correct {shown_path(path)}"
+        f"{shown_path(path)} {problem}", details={"file": str(path)}, remedy=remedy or f"correct {shown_path(path)}"
     )
 
 
