@@ -104,7 +104,7 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
     ),
     "serve report": (
         ("toktier serve report pairs.jsonl", "how outputs with reuse differ from those without"),
-        ("toktier serve report --records requests.sqlite --measure minilm --json", "of recorded outputs, by meaning"),
+        ("toktier serve report --records requests.db --measure minilm --json", "of recorded outputs, by meaning"),
         ("toktier serve report pairs.jsonl --per-pair --fail-on-substantive", "which of them, and exit code 1 if any does"),
     ),
     "config show": (("toktier config show --origin", "every setting, and who said it"),),
