@@ -7,8 +7,9 @@ Bodies are read here as bytes and understood in `bodies`; whatever a route raise
 from __future__ import annotations
 
 import contextlib
+import functools
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from toktier.router.distributions import missing
@@ -22,7 +23,7 @@ except ImportError:
 
 from toktier.router import openapi
 from toktier.router.api_keys import read_api_keys, read_upstream_key
-from toktier.router.bodies import read_chat, read_completion, read_tokenize
+from toktier.router.bodies import ChatRequest, CompletionRequest, read_chat, read_completion, read_tokenize
 from toktier.router.exchange import RECORDED, Exchange
 from toktier.router.framework_errors import exception_handlers
 from toktier.router.guards import Guarded
@@ -127,44 +128,45 @@ def _routes(router: Router, guarded: Guarded) -> FastAPI:
         exception_handlers=exception_handlers(),
     )
 
-    def exchange(request: Request, route: Route, read: Any, arrived: float) -> Exchange:
-        return Exchange(router, route, read, name=request.scope["state"]["request_id"], arrived=arrived)
+    def exchanges(
+        route: Route, schema: dict[str, Any], read: Callable[[bytes], CompletionRequest | ChatRequest], said: str
+    ) -> None:
+        """Adds a route that an upstream answers: `read` understands the body, `schema` describes it."""
 
-    @api.post(
+        async def exchanged(request: Request) -> Response:
+            arrived = time.monotonic()
+            asked = read(await request.body())
+            return Exchange(router, route, asked, name=request.scope["state"]["request_id"], arrived=arrived)
+
+        api.add_api_route(
+            route,
+            exchanged,
+            methods=["POST"],
+            name=route.name.lower(),
+            description=said,
+            openapi_extra=openapi.body(schema),
+            responses=openapi.responses(openapi.OBJECT, stream=True, refusals=_ASKED),
+            response_class=Response,
+        )
+
+    exchanges(
         Route.COMPLETIONS,
-        openapi_extra=openapi.body(openapi.COMPLETION),
-        responses=openapi.responses(openapi.OBJECT, stream=True, refusals=_ASKED),
-        response_class=Response,
+        openapi.COMPLETION,
+        functools.partial(read_completion, native=False),
+        "OpenAI's completions. The prompt is text or token IDs; it goes up as IDs.",
     )
-    async def completions(request: Request) -> Response:
-        """OpenAI's completions. The prompt is text or token IDs; it goes up as IDs."""
-        arrived = time.monotonic()
-        body = await request.body()
-        return exchange(request, Route.COMPLETIONS, read_completion(body, native=False), arrived)
-
-    @api.post(
+    exchanges(
         Route.COMPLETION,
-        openapi_extra=openapi.body(openapi.COMPLETION),
-        responses=openapi.responses(openapi.OBJECT, stream=True, refusals=_ASKED),
-        response_class=Response,
+        openapi.COMPLETION,
+        functools.partial(read_completion, native=True),
+        "llama-server's own completions.",
     )
-    async def completion(request: Request) -> Response:
-        """llama-server's own completions."""
-        arrived = time.monotonic()
-        body = await request.body()
-        return exchange(request, Route.COMPLETION, read_completion(body, native=True), arrived)
-
-    @api.post(
+    exchanges(
         Route.CHAT,
-        openapi_extra=openapi.body(openapi.CHAT),
-        responses=openapi.responses(openapi.OBJECT, stream=True, refusals=_ASKED),
-        response_class=Response,
+        openapi.CHAT,
+        read_chat,
+        "OpenAI's chat completions. The upstream renders the chat; its IDs are compared with toktier's.",
     )
-    async def chat(request: Request) -> Response:
-        """OpenAI's chat completions. The upstream renders the chat; its IDs are compared with toktier's."""
-        arrived = time.monotonic()
-        body = await request.body()
-        return exchange(request, Route.CHAT, read_chat(body), arrived)
 
     @api.post(
         Route.EMBEDDINGS,
