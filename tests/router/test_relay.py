@@ -162,6 +162,7 @@ def test_an_answer_in_one_piece_says_all() -> None:
     assert facts(answer) == {
         "ids": answer.ids,
         "text": "abc",
+        "unnamed": "",
         "id_slot": 2,
         "cached": 90,
         "evaluated": 10,
@@ -329,3 +330,56 @@ def test_notes_are_bounded() -> None:
         )
         passing.answer()
     assert len(passing.answer().notes) <= 8
+
+
+EMPTY_AT_THE_END = {"content": "", "tokens": [], "id_slot": 1, "stop": True, "stop_type": "limit"}
+
+
+@settings(deadline=None)
+@given(
+    named=st.lists(st.booleans(), max_size=12),
+    counted=st.booleans(),
+    ended=st.booleans(),
+    oai=st.booleans(),
+    early=st.sampled_from([[], [{"content": "", "tokens": [], "stop": False}]]),
+)
+def test_law_ids_are_the_first_ones_whatever_was_not_named(
+    named: list[bool], counted: bool, ended: bool, oai: bool, early: list[dict[str, Any]]
+) -> None:
+    """Of a character of several tokens a llama-server names the last alone, with the text of all; each event says how
+    many there were so far. `named`: which tokens have an event."""
+    events, held = list(early), ""
+    for index, has_event in enumerate(named):
+        held += chr(97 + index)
+        if has_event:
+            count = {"tokens_predicted": index + 1} if counted else {}
+            events.append({"content": held, "tokens": [index], "stop": False, **count})
+            held = ""
+    if ended:
+        count = {"tokens_predicted": len(named)} if counted else {}
+        events.append({**EMPTY_AT_THE_END, **count, "timings": {"predicted_n": len(named)}})
+    passing = StreamRelay(CUT)
+    for event in events:
+        if oai:
+            event = {"choices": [{"text": event["content"]}], "__verbose": event, "timings": event.pop("timings", None)}
+        passing.feed(b"data: " + written(event) + b"\n\n")
+    answer = passing.answer()
+    ids, text = answer.ids.tolist(), "".join(chr(97 + index) for index in range(len(named)))
+    if counted or ended:
+        assert ids == list(range(len(ids)))
+        assert answer.unnamed is not None
+        assert text[len(ids) :].startswith(answer.unnamed)
+    if all(named):
+        assert ids == list(range(len(named)))
+    assert answer.generated != len(ids) or all(named)
+
+
+def test_answers_to_several_prompts_are_counted_together() -> None:
+    one = {"content": "a", "tokens": [1, 2], "id_slot": 3, "stop": True, "stop_type": "limit"}
+    timings = {"cache_n": 3, "prompt_n": 4, "predicted_n": 2, "prompt_ms": 1.5}
+    body, answer = read_answer(written([{**one, "timings": timings}, {**one, "timings": timings}]), Cut())
+    assert json.loads(body) == [{**one, "timings": timings}] * 2
+    assert (answer.cached, answer.evaluated, answer.prompt_tokens, answer.generated) == (6, 8, 14, 4)
+    assert (answer.finished, answer.id_slot, answer.ids.tolist(), answer.prompt_ms) == (True, None, [], 3.0)
+    for broken in ([], [1], [{"error": {"type": "x"}}]):
+        assert not read_answer(written(broken), Cut())[1].finished

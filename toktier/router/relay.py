@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from array import array
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import orjson
@@ -32,8 +32,10 @@ _values = json.JSONDecoder(strict=False)
 class Answer:
     """What an answer says of itself; None: it does not, or says what cannot be.
 
-    `ids`: generated token IDs (uint32) as far as they came. `text`: generated text, where IDs did not come; None where
-    it is not all that was generated (a chat's reasoning and tool calls are taken apart upstream). `id_slot`: the slot
+    `ids`: generated token IDs (uint32) from the first on, without a gap: a llama-server names those of a stream one by
+    one, but of a character of several tokens only the last. `text`: generated text; None where it is not all that was
+    generated (a chat's reasoning and tool calls are taken apart upstream). `unnamed`: the text behind `ids`, of tokens
+    that were not named; None where it is not known. `id_slot`: the slot
     that was used. `cached`: reused tokens, `evaluated`: prefilled ones, of `prompt_tokens`. `finished`: the end came.
     `truncated`: tokens were discarded from the slot (context shift). `error`: the type of the error that ended it.
     `notes`: what was not believed.
@@ -41,6 +43,7 @@ class Answer:
 
     ids: array[int]
     text: str | None
+    unnamed: str | None
     id_slot: int | None
     cached: int | None
     evaluated: int | None
@@ -149,9 +152,8 @@ def read_answer(body: bytes, cut: Cut) -> tuple[bytes, Answer]:
     except orjson.JSONDecodeError:
         gathered.note("an answer that is no JSON")
         return body, gathered.answer()
-    if type(event) is list and event and all(type(one) is dict and "error" not in one for one in event):
-        gathered.finished = True  # answers to several prompts, which have no one figure
-        return body, gathered.answer()
+    if type(event) is list and event and set(map(type, event)) == {dict}:
+        return body, _together(event)
     if type(event) is not dict:
         gathered.note("an answer that is no object")
         return body, gathered.answer()
@@ -164,18 +166,49 @@ def read_answer(body: bytes, cut: Cut) -> tuple[bytes, Answer]:
     return body, gathered.answer()
 
 
+def _together(events: list[dict[str, Any]]) -> Answer:
+    """Answers to several prompts in llama-server's own format: their sums, and of none its slot or text."""
+    answers = []
+    for event in events:
+        gathered = _Gathered()
+        gathered.event(event, whole=True)
+        gathered.finished = gathered.error is None
+        answers.append(gathered.answer())
+
+    def total(name: str) -> Any:
+        values = [getattr(answer, name) for answer in answers]
+        return None if None in values else sum(values)
+
+    counts = ("cached", "evaluated", "prompt_tokens", "generated", "prompt_ms", "generated_ms")
+    return replace(
+        answers[0],
+        **{name: total(name) for name in counts},
+        ids=array("I"),
+        text=None,
+        unnamed=None,
+        id_slot=None,
+        finished=all(answer.finished for answer in answers),
+        truncated=any(answer.truncated for answer in answers),
+        error=next((answer.error for answer in answers if answer.error is not None), None),
+        notes=tuple(dict.fromkeys(note for answer in answers for note in answer.notes))[:MAX_NOTES],
+    )
+
+
 class _Gathered:
     """What the events of one answer have said so far."""
 
     __slots__ = (
-        *("_ids", "_ids_are_ids", "_texts", "_text_is_whole", "_slot", "_timings", "_usage", "_notes"),
-        *("finished", "truncated", "error"),
+        *("_ids", "_ids_are_ids", "_counted", "_gap", "_texts", "_named", "_text_is_whole"),
+        *("_slot", "_timings", "_usage", "_notes", "finished", "truncated", "error"),
     )
 
     def __init__(self) -> None:
         self._ids: array[int] = array("I")
         self._ids_are_ids = True
+        self._counted = True  # each event with IDs said how many there were so far
+        self._gap = False  # tokens came that were not named
         self._texts: list[str] = []
+        self._named = 0  # how many of them are of tokens that were named
         self._text_is_whole = True
         self._slot: Any = None
         self._timings: Any = None
@@ -197,19 +230,16 @@ class _Gathered:
         elif type(own) is not dict:
             self.note("a __verbose that is no object")
             own = event
-        tokens = own.get("tokens")
-        if tokens:
-            try:
-                if set(map(type, tokens)) != {int}:
-                    raise TypeError
-                self._ids.extend(tokens)
-            except (TypeError, OverflowError):
-                self.note("generated tokens that are no IDs")
-                self._ids_are_ids = False
+        texts = len(self._texts)
+        named = self._tokens(own.get("tokens"), own.get("tokens_predicted"))
         if "choices" in event:
             self._choices(event["choices"])
         elif "content" in event:
             self._texts.append(content if type(content := event["content"]) is str else "")
+        if not self._gap and (named or not any(self._texts[texts:])):
+            self._named = len(self._texts)
+        else:
+            self._gap = True
         if "timings" in event:
             self._timings = event["timings"]
         if event.get("usage") is not None:
@@ -220,6 +250,23 @@ class _Gathered:
             self._slot = own.get("id_slot")
             self.truncated = self.truncated or own.get("truncated") is True
             self.finished = self.finished or (own is event and own.get("stop") is True)
+
+    def _tokens(self, tokens: Any, count: Any) -> bool:
+        """Whether these IDs follow those before. `count`: how many there are up to here, as the upstream says."""
+        if not tokens or self._gap:
+            return False
+        if type(count) is not int:
+            self._counted = False
+        elif count != len(self._ids) + len(tokens):
+            return False
+        try:
+            if set(map(type, tokens)) != {int}:
+                raise TypeError
+            self._ids.extend(tokens)
+        except (TypeError, OverflowError):
+            self.note("generated tokens that are no IDs")
+            self._ids_are_ids = False
+        return True
 
     def _choices(self, choices: Any) -> None:
         if type(choices) is not list:
@@ -275,14 +322,22 @@ class _Gathered:
         if slot is not None and (type(slot) is not int or not 0 <= slot <= MAX_COUNT):
             self.note("an id_slot that is none")
             slot = None
+        if generated is None:
+            generated = self._count(usage, "completion_tokens")
+        ids, unnamed = self._ids, self._texts[self._named :]
+        if generated == len(ids):
+            unnamed = []
+        elif generated is not None and not self._counted:
+            ids, unnamed = array("I"), self._texts  # some are missing, and nothing says which
         return Answer(
-            ids=self._ids if self._ids_are_ids else array("I"),
+            ids=ids if self._ids_are_ids else array("I"),
             text="".join(self._texts) if self._text_is_whole else None,
+            unnamed="".join(unnamed) if self._text_is_whole and self._ids_are_ids else None,
             id_slot=slot,
             cached=cached,
             evaluated=evaluated,
             prompt_tokens=prompt_tokens,
-            generated=generated if generated is not None else self._count(usage, "completion_tokens"),
+            generated=generated,
             prompt_ms=self._milliseconds(timings, "prompt_ms"),
             generated_ms=self._milliseconds(timings, "predicted_ms"),
             finished=self.finished,

@@ -78,6 +78,7 @@ class End:
     count: int | None
     measured: int | None
     finished: bool
+    whole: bool = True
 
     @property
     def was_answered(self) -> bool:
@@ -92,7 +93,7 @@ class End:
         """What its slot holds behind an answer."""
         if reservation.ids is None:
             return None
-        exact = self.finished and self.count in (None, len(self.generated))
+        exact = self.finished and self.whole and self.count in (None, len(self.generated))
         try:
             named, unnamed = as_ids(self.generated), as_ids(self.guessed)
         except (OverflowError, TypeError, ValueError):  # an upstream may name what is no token
