@@ -218,7 +218,10 @@ def _routes(router: Router, guarded: Guarded) -> FastAPI:
 
     @api.get(
         "/metrics",
-        responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}}},
+        responses={
+            **openapi.responses(openapi.OBJECT, refusals=(401,)),
+            200: {"description": "The series.", "content": {"text/plain": {"schema": {"type": "string"}}}},
+        },
         response_class=Response,
     )
     async def metrics_page(request: Request) -> Response:
