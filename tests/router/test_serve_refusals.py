@@ -264,7 +264,10 @@ def test_a_body_that_is_none_is_refused_here(served: Served, llama: LlamaServer,
     assert sum(served.stats()["outcome"].values()) == 0
 
 
-def test_the_answer_is_a_document_even_where_no_upstream_is(mini: toktier.Tokenizer) -> None:
+def test_the_answer_is_a_document_even_where_no_upstream_is(
+    mini: toktier.Tokenizer, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "toktier.router")
     with Served("http://127.0.0.1:9", tokenizer=mini) as served:
         for path in ("/completion", "/v1/completions", "/v1/chat/completions"):
             refused: httpx.Response = served.post(path, {"prompt": A, "messages": [{"role": "user", "content": "a"}]})
@@ -274,3 +277,6 @@ def test_the_answer_is_a_document_even_where_no_upstream_is(mini: toktier.Tokeni
         assert served.client.get("/health").status_code == 503
         assert served.client.get("/v1/models").status_code == 503
         assert served.post("/tokenize", {"content": "hello"}).json()["tokens"] == mini.encode("hello").ids
+        assert served.client.get("/props").status_code == 404
+    refused_as = [line.partition(" refused: ")[2] for line in caplog.messages if " refused: " in line]
+    assert refused_as == ["no_upstream"] * 5 + ["not_found"]

@@ -6,8 +6,9 @@ prompt. Not here: the table of codes (`refusals`).
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Coroutine
-from typing import Any
+from typing import Any, Final
 
 from fastapi import Request
 from fastapi.exceptions import RequestValidationError
@@ -18,6 +19,7 @@ from toktier.errors import ToktierError
 from toktier.labels import shown
 from toktier.router.refusals import Refusal, Refused, as_refused
 
+LOG: Final = logging.getLogger("toktier.router")
 _CODES = {404: Refusal.NOT_FOUND, 405: Refusal.METHOD_NOT_ALLOWED}
 _MAX_FAULTS = 5
 
@@ -35,8 +37,11 @@ def exception_handlers() -> dict[int | type[Exception], Handler]:
     }
 
 
-async def _raised(_: Request, error: Exception) -> Response:
+async def _raised(request: Request, error: Exception) -> Response:
     status, body, headers = as_refused(error)
+    if isinstance(error, Refused | ToktierError):  # others are raised on, and the guard tells of them
+        name = request.scope.get("state", {}).get("request_id", "-")
+        LOG.info("%s refused: %s", name, error.code.value if isinstance(error, Refused) else error.code)
     response = Response(body, status, media_type="application/json")
     response.raw_headers.extend(headers)
     return response
