@@ -170,6 +170,21 @@ def test_a_token_in_front_is_no_hindrance(mini: toktier.Tokenizer) -> None:
             assert found.ids.tolist() == encode(found.text, True)
 
 
+def test_tokens_that_the_model_alone_adds_are_a_part_of_the_prompt(mini: toktier.Tokenizer) -> None:
+    """As those of llama-server in front of a chat of a model whose tokenizer.json adds none."""
+    start = mini.special_tokens["<|endoftext|>"]
+    stand_in = StandIn(lambda text, add_special: [start] * add_special + mini.encode(text).ids)
+    made, agree = agreed_of(stand_in, mini)
+    for texts in (["a b"], ["a b", "c", "d"], ["a b", "c", "<|endoftext|> d"], ["<|endoftext|>"]):
+        found = agree(chat(*texts))
+        assert (found.kind, found.ids.tolist()) == (Ids.AGREED, [start, *mini.encode(found.text).ids])
+        assert made.check(found, len(found.ids))
+    assert stand_in.asked[1].startswith("<|im_start|>")  # what is new, and not the whole
+    text = mini.encode(" a").ids
+    stand_in = StandIn(lambda whole, add_special: text * add_special + mini.encode(whole).ids)
+    assert agreed_of(stand_in, mini)[1](chat("a b")).kind is Ids.UPSTREAM  # what is no special token is not believed
+
+
 def test_what_is_known_is_bounded(mini: toktier.Tokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(agreement, "MAX_KNOWN", 10)
     made, agree = agreed_of(StandIn(same(mini)), mini)

@@ -20,9 +20,11 @@ import re
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from enum import Enum
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
+import orjson
 
 from toktier.cache.boundaries import choose
 from toktier.errors import UpstreamBroken, UpstreamRefused
@@ -38,6 +40,7 @@ if TYPE_CHECKING:
 MAX_KNOWN: Final = 65_536  # prefixes of one upstream: 15 MB
 DIGEST_BYTES: Final = 16
 MAX_SPECIAL: Final = 256  # special tokens that are compared at admission
+MAX_LEAD: Final = 4  # special tokens that a model adds in front
 
 # Texts that every normalizer in use leaves alone. They tell vocabularies apart, and the ways to split a text.
 PROBES: Final = (
@@ -54,10 +57,34 @@ PROBES: Final = (
 )
 
 
+class Added(Enum):
+    """Which special tokens stand around the IDs of a text, in the upstream as in what is compared with it."""
+
+    FILE = "file"  # those of the tokenizer's file
+    NONE = "none"
+    MODEL = "model"  # those that the model adds in front and the file does not
+
+
+# Chats by which templates, and what servers were told of them, are told apart.
+_TOOL: Final = {"type": "function", "function": {"name": "f", "parameters": {"type": "object", "properties": {}}}}
+_CHATS: Final[tuple[dict[str, Any], ...]] = (
+    {
+        "messages": [
+            {"role": "system", "content": "a"},
+            {"role": "user", "content": "b"},
+            {"role": "assistant", "content": "c", "reasoning_content": "d"},
+            {"role": "user", "content": " e\n"},
+        ]
+    },
+    {"messages": [{"role": "user", "content": "b"}, {"role": "assistant", "content": "c"}]},
+    {"messages": [{"role": "user", "content": "b"}], "tools": [_TOOL]},
+)
+
+
 @dataclass(frozen=True, slots=True)
 class Agreed:
-    """`ids`: toktier's, of the rendered prompt `text`. `kind`: whether the upstream works on them. `request`: what to
-    send."""
+    """`ids`: toktier's, of the rendered prompt `text`, behind what the model adds in front. `kind`: whether the
+    upstream works on them. `request`: what to send."""
 
     ids: TokenIds
     kind: Ids
@@ -71,9 +98,10 @@ class Agreement:
     def __init__(self, upstream: Upstream, tokenizer: Tokenizer) -> None:
         self._upstream, self._tokenizer = upstream, tokenizer
         self._epoch = -1
-        # Digest of a prefix that ends with a boundary token → how many IDs it has, and whether special tokens are
-        # added in front of the whole.
-        self._known: OrderedDict[bytes, tuple[int, bool]] = OrderedDict()
+        # Digest of a prefix that ends with a boundary token → how many IDs it has, and what is added to the whole.
+        self._known: OrderedDict[bytes, tuple[int, Added]] = OrderedDict()
+        self._lead: TokenIds = np.empty(0, np.uint32)
+        self._special = np.array([token.id for token in tokenizer.prefix_cache_facts().added if token.special])
         self._boundary, self._is_boundary = _boundaries(tokenizer)
         self._normalize: Callable[[str], str] | None = None
         self._normalizes = bool(tokenizer.prefix_cache_facts().normalizer)
@@ -92,8 +120,9 @@ class Agreement:
             if normalized.messages != request.messages:
                 again = await self._upstream.apply_template(normalized.template_body())
                 ids_again, same = await self._compared(again)
-                if same and np.array_equal(ids, ids_again):
-                    return Agreed(ids, Ids.NORMALIZED, normalized, again)
+                bare = await self._encoded(text, Added.NONE)
+                if same and np.array_equal(bare, await self._encoded(again, Added.NONE)):
+                    return Agreed(ids_again, Ids.NORMALIZED, normalized, again)
         return Agreed(ids, Ids.UPSTREAM, request, text)
 
     def check(self, agreed: Agreed, prompt_tokens: int | None) -> bool:
@@ -107,13 +136,15 @@ class Agreement:
     def forget(self) -> None:
         self._known.clear()
 
-    async def _encoded(self, text: str, add_special_tokens: bool) -> TokenIds:
+    async def _encoded(self, text: str, added: Added) -> TokenIds:
         if len(text) < OFF_LOOP_BYTES:
-            return self._encode(text, add_special_tokens)
-        return await asyncio.to_thread(self._encode, text, add_special_tokens)
+            return self._encode(text, added)
+        return await asyncio.to_thread(self._encode, text, added)
 
-    def _encode(self, text: str, add_special_tokens: bool) -> TokenIds:
-        return np.frombuffer(memoryview(self._tokenizer.encode(text, add_special_tokens=add_special_tokens)), np.uint32)
+    def _encode(self, text: str, added: Added) -> TokenIds:
+        encoding = self._tokenizer.encode(text, add_special_tokens=added is Added.FILE)
+        ids = np.frombuffer(memoryview(encoding), np.uint32)
+        return np.concatenate((self._lead, ids)) if added is Added.MODEL else ids
 
     def _normalized(self, text: str) -> str:
         if self._normalize is None:
@@ -132,16 +163,27 @@ class Agreement:
             if await self._same(text[begin:], ids[count - 1 :], False):
                 self._remember(cuts, ids, added)
                 return ids, True
-        ids = await self._encoded(text, True)
+        ids = await self._encoded(text, Added.FILE)
         theirs = await self._theirs(text, True)
-        if theirs is not None and np.array_equal(ids, theirs):
-            self._remember(cuts, ids, True)
+        if theirs is None:
+            return ids, False
+        if np.array_equal(ids, theirs):
+            self._remember(cuts, ids, Added.FILE)
             return ids, True
-        bare = await self._encoded(text, False)
-        if theirs is not None and len(bare) != len(ids) and np.array_equal(bare, theirs):
-            self._remember(cuts, bare, False)  # the model adds none of the special tokens that the file would add
+        bare = await self._encoded(text, Added.NONE)
+        lead = theirs[: max(len(theirs) - len(bare), 0)]
+        if len(lead) > MAX_LEAD or not np.array_equal(theirs[len(lead) :], bare):
+            return ids, False
+        if not len(lead):  # the model adds none of the special tokens that the file would add
+            self._remember(cuts, bare, Added.NONE)
             return bare, True
-        return ids, False
+        if not np.isin(lead, self._special).all():
+            return ids, False
+        if not np.array_equal(lead, self._lead):
+            self.forget()
+            self._lead = lead
+        self._remember(cuts, theirs, Added.MODEL)
+        return theirs, True
 
     async def _same(self, text: str, ids: TokenIds, add_special: bool) -> bool:
         theirs = await self._theirs(text, add_special)
@@ -165,7 +207,7 @@ class Agreement:
             cuts.append((match.start(), state.copy().digest()))
         return cuts
 
-    def _longest_known(self, cuts: list[tuple[int, bytes]]) -> tuple[int, int, bool] | None:
+    def _longest_known(self, cuts: list[tuple[int, bytes]]) -> tuple[int, int, Added] | None:
         for begin, digest in reversed(cuts):
             known = self._known.get(digest)
             if known is not None:
@@ -173,12 +215,15 @@ class Agreement:
                 return begin, *known
         return None
 
-    def _remember(self, cuts: list[tuple[int, bytes]], ids: TokenIds, added: bool) -> None:
+    def _remember(self, cuts: list[tuple[int, bytes]], ids: TokenIds, added: Added) -> None:
         if not cuts:
             return
         places = np.flatnonzero(self._is_boundary[np.minimum(ids, len(self._is_boundary) - 1)])
-        if added and len(places) > len(cuts) and places[0] == 0:
-            places = places[1:]  # a token that the tokenizer adds in front stands in the IDs and not in the text
+        # Tokens that are added in front stand in the IDs and not in the text.
+        if added is Added.MODEL:
+            places = places[places >= len(self._lead)]
+        elif added is Added.FILE and len(places) > len(cuts) and places[0] == 0:
+            places = places[1:]
         if len(places) != len(cuts):
             return
         for (_, digest), place in zip(cuts, places.tolist(), strict=True):
@@ -204,6 +249,15 @@ async def fits(upstream: Upstream, tokenizer: Tokenizer) -> list[str]:
             theirs = await upstream.tokenize(token)
             if theirs != [token_id]:
                 return [f"the special token {quoted(token)} is {token_id} here, and {_few(theirs)} in the model"]
+    text = PROBES[0]
+    bare = len(await upstream.tokenize(text))
+    theirs = (await upstream.tokenize(text, add_special=True))[: -bare or None]
+    ours = tokenizer.encode(text, add_special_tokens=True).ids[: -len(tokenizer.encode(text)) or None]
+    if theirs != ours:
+        upstream.standing.note(
+            f"the model begins a text with {_few(theirs)}, and the tokenizer with {_few(ours)}: texts of "
+            "/v1/completions begin as the tokenizer's file says, chats as the model's"
+        )
     for text in PROBES:
         ours = tokenizer.encode(text).ids
         theirs = await upstream.tokenize(text)
@@ -217,6 +271,23 @@ async def fits(upstream: Upstream, tokenizer: Tokenizer) -> list[str]:
         )
         break
     return []
+
+
+async def manner(upstream: Upstream) -> bytes:
+    """A digest of how it renders chats and splits texts: what one upstream says of a chat holds for another of equal
+    manner. Servers of one model may differ by template, by what is passed to it, and by the file under one name.
+
+    Raises UpstreamLost, UpstreamSilent.
+    """
+    state = hashlib.blake2b(digest_size=DIGEST_BYTES)
+    for chat in _CHATS:
+        try:
+            text = await upstream.apply_template(orjson.dumps(chat))
+        except (UpstreamRefused, UpstreamBroken):
+            text = ""
+        state.update(b"%d," % len(text) + text.encode("utf-8", "surrogatepass"))
+    state.update(repr(await upstream.tokenize("\n".join(PROBES), add_special=True)).encode())
+    return state.digest()
 
 
 def _few(ids: list[int]) -> str:

@@ -192,19 +192,22 @@ class Exchange(Response):
         guessed: Sequence[int] | TokenIds = ()
         measured = actual = None
         finished = truncated = False
+        count = None
         if answer is not None:
-            generated, actual = answer.ids, answer.id_slot
-            finished, truncated = answer.finished and answer.error is None, answer.truncated
+            generated, actual, count = answer.ids, answer.id_slot, answer.generated
+            finished = answer.finished and answer.error is None
+            truncated = answer.truncated and not _fitted(answer, upstream)
             if self._request.cache:  # where nothing was to be reused, nothing that was is no sign of anything
                 measured = self._measured()
-            if not generated and answer.text:
-                guessed = self._guessed(answer.text)
+            if answer.unnamed:
+                guessed = self._guessed(answer.unnamed)
         error_status = self._status is not None and self._status != 200
         self._settled = table.settle(
             reservation,
             generated=generated,
             guessed=guessed,
-            count=None if answer is None else answer.generated,
+            count=count,
+            whole=count is not None,
             measured=measured,
             actual_slot=actual,
             finished=finished,
@@ -364,3 +367,10 @@ class Exchange(Response):
         )
         if outcome is Outcome.DONE and answer is not None and self._prepared is not None:
             self._router.record_output(self._name, self._request, self._prepared, answer, self._began)
+
+
+def _fitted(answer: Answer, upstream: Upstream) -> bool:
+    """Whether all tokens had room in a slot. An answer that ended where the slot was full is called truncated, too."""
+    if upstream.facts is None or answer.prompt_tokens is None or answer.generated is None:
+        return False
+    return answer.prompt_tokens + answer.generated <= upstream.facts.n_ctx

@@ -19,7 +19,7 @@ import numpy as np
 
 from toktier.errors import UpstreamBroken, UpstreamLost, UpstreamRefused, UpstreamSilent
 from toktier.router import prompts
-from toktier.router.agreement import Agreement, fits
+from toktier.router.agreement import Agreement, fits, manner
 from toktier.router.bodies import OFF_LOOP_BYTES, ChatRequest, CompletionRequest
 from toktier.router.candidates import BruteForceIndex, Candidate
 from toktier.router.decide import Decision, NoSlot, Policy, decide
@@ -82,11 +82,12 @@ class Router:
                 api_key=upstream_api_key,
                 timeouts=timeouts,
                 bounds=bounds,
-                admission=lambda upstream: fits(upstream, tokenizer),
+                admission=self._admit,
             )
             for index, url in enumerate(settings.upstreams)
         ]
         self._agreements = [Agreement(upstream, tokenizer) for upstream in self.upstreams]
+        self._manners: list[bytes | None] = [None] * len(self.upstreams)
         self._epochs = [0] * len(self.upstreams)  # in which the slots of the table are
         self._told: list[tuple[UpstreamState, int] | None] = [None] * len(self.upstreams)  # state and epoch, in the log
         self._faults_told: dict[str, str | None] = {}  # by what fails, in the log
@@ -171,6 +172,12 @@ class Router:
                 LOG.warning("%s: %s", what, why or "nothing is wrong any more")
         self._faults_told = faults
 
+    async def _admit(self, upstream: Upstream) -> list[str]:
+        if len(self.upstreams) > 1:
+            self._manners[upstream.index] = None
+            self._manners[upstream.index] = await manner(upstream)
+        return await fits(upstream, self.tokenizer)
+
     def sync(self, upstream: Upstream) -> None:
         """Takes over what is known of an upstream: whether it is used, and whether it is another process now."""
         facts = upstream.facts
@@ -240,11 +247,13 @@ class Router:
         """Whether what one upstream said of a chat holds for another."""
         if rendered_by is None or rendered_by is upstream:
             return True
-        one, other = rendered_by.facts, upstream.facts
+        one, other, said = rendered_by.facts, upstream.facts, self._manners[upstream.index]
         return (
             one is not None
             and other is not None
             and (one.build, one.model_path, one.n_vocab) == (other.build, other.model_path, other.n_vocab)
+            and said is not None
+            and said == self._manners[rendered_by.index]
         )
 
     def least_loaded(self) -> Upstream:
@@ -298,8 +307,11 @@ class Router:
             now = self.table.versions(upstream.index)
             for slot in range(len(now)):
                 told = slot < min(len(before), len(after), len(versions))
-                # One that requests of ours have used since is theirs, or is found out by what it reuses.
-                if not told or (versions[slot] == now[slot] and before[slot] != after[slot]):
+                if told and before[slot] == after[slot]:
+                    continue
+                # Requests of ours that used it too, before or behind, or still do, leave nothing certain.
+                self.table.doubt(upstream.index, slot)
+                if not told or versions[slot] == now[slot]:
                     self.table.forget(upstream.index, slot)
 
     async def _tasks(self, upstream: Upstream) -> list[int | None]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from toktier.router import holds
 from toktier.router.rates import Rates
@@ -23,6 +23,8 @@ from toktier.router.slot_state import Slot
 from toktier.router.token_ids import TokenIds, as_ids, shared_prefix
 from toktier.router.traffic import Traffic
 from toktier.router.vocabulary import SlotState
+
+RUNS_ON: Final = 256  # tokens that may be generated until an upstream has seen that nobody reads them
 
 
 class View(NamedTuple):
@@ -211,6 +213,7 @@ class SlotTable:
         generated: Sequence[int] | TokenIds = (),
         guessed: Sequence[int] | TokenIds = (),
         count: int | None = None,
+        whole: bool = True,
         measured: int | None = None,
         actual_slot: int | None = None,
         finished: bool = False,
@@ -220,8 +223,9 @@ class SlotTable:
         """A request is over; a second call changes nothing.
 
         `generated`: tokens that the upstream named, from the first on and without a gap; `guessed`: those behind them
-        that it did not name; `count`: how many it says there were, None: as many as `generated` has. `measured`: tokens
-        it reused. `finished`: it generated to the end. `refused`: it answered with an error, and evaluated nothing.
+        that it did not name; `count`: how many it says there were, None: as many as `generated` has, or, where it is
+        not `whole`, that and perhaps more. `measured`: tokens it reused. `finished`: it generated to the end.
+        `refused`: it answered with an error, and evaluated nothing.
         """
         upstream = self._upstreams.get(reservation.upstream)
         if reservation.settled or upstream is None or upstream.epoch != reservation.epoch:
@@ -235,8 +239,8 @@ class SlotTable:
             slot.in_flight[0].began = self._clock()
         if not reached_upstream or refused:
             return Settled(reservation.promised(slot.content)[1])
-        end = End(generated, guessed, count, measured, finished)
-        if finished:
+        end = End(generated, guessed, count, measured, finished, whole)
+        if finished and whole:
             upstream.rates.finished(end.tokens)
         if actual_slot is not None and actual_slot != reservation.slot:
             return self._moved(upstream, reservation, end, actual_slot)
@@ -255,6 +259,9 @@ class SlotTable:
             new = None if new is None else new.doubted(slot.content)
         if new is not None and reservation.most_sure is not None:
             new = new.at_most(reservation.most_sure)
+        if new is not None and not end.finished and len(new.ids) + RUNS_ON > upstream.n_ctx:
+            # Full, a server may discard tokens to make room (--context-shift), which only its last event tells.
+            new = new.at_most(0)
         if reservation.overtaken:
             if slot.content is not None:
                 self._store(reservation.upstream, reservation.slot, slot.content.doubted(new))
@@ -330,6 +337,19 @@ class SlotTable:
             elif tokens < len(content.ids):
                 self._store(upstream, index, content.cut(tokens))
         return wrong
+
+    def doubt(self, upstream: int, slot: int) -> None:
+        """Somebody else used a slot, before requests that settled meanwhile or behind them: nothing in it is certain,
+        nor will be what those in flight leave, which may be followed by it."""
+        known = self._upstreams.get(upstream)
+        if known is None or not 0 <= slot < len(known.slots):
+            return
+        place = known.slots[slot]
+        place.version += 1
+        for one in place.in_flight:
+            one.most_sure = 0
+        if place.content is not None:
+            self._store(upstream, slot, place.content.at_most(0))
 
     def forget(self, upstream: int, slot: int) -> None:
         """A slot holds something that is not known."""
