@@ -65,7 +65,7 @@ def _keys_of(path: Path, setting: str) -> tuple[list[bytes], list[str]]:
             status = os.fstat(stream.fileno())
             data = stream.read(_MAX_FILE + 1)
     except OSError as error:
-        raise _bad_file(path, setting, f"cannot be read: {error.strerror}") from None
+        raise _bad_file(path, setting, f"cannot be read: {error.strerror}", "check the path") from None
     if len(data) > _MAX_FILE:
         raise _bad_file(path, setting, f"is larger than {_MAX_FILE:,} bytes")
     keys = [line.strip(b" \t\r") for line in data.split(b"\n")]
@@ -78,7 +78,7 @@ def _keys_of(path: Path, setting: str) -> tuple[list[bytes], list[str]]:
                 f"has a line that is no key, number {number:,}: expected up to {MAX_KEY} ASCII characters",
             )
     if not keys:
-        raise _bad_file(path, setting, "holds no key: expected one a line")
+        raise _bad_file(path, setting, "holds no key: expected one a line", f"write a key into {shown_path(path)}")
     if len(keys) > _MAX_KEYS:
         raise _bad_file(path, setting, f"holds {len(keys):,} keys: expected at most {_MAX_KEYS:,}")
     return keys, _cautions(path, status)
@@ -93,7 +93,9 @@ def _cautions(path: Path, status: os.stat_result) -> list[str]:
     return said
 
 
-def _bad_file(path: Path, setting: str, problem: str) -> ConfigInvalid:
+def _bad_file(path: Path, setting: str, problem: str, remedy: str | None = None) -> ConfigInvalid:
     return ConfigInvalid(
-        f"{shown_path(path)} {problem}", details={"setting": setting, "file": str(path)}, remedy="check the path"
+        f"{shown_path(path)} {problem}",
+        details={"setting": setting, "file": str(path)},
+        remedy=remedy or f"correct {shown_path(path)}",
     )
