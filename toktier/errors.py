@@ -404,8 +404,12 @@ class RequestInvalid(ToktierError):
 
 
 class UpstreamLost(ToktierError):
-    """The connection to a llama-server was refused, was reset, or ended before the answer did."""
+    """The connection to a llama-server was refused, was reset, or ended before the answer did.
 
+    `was_asked`: it may have read the request, which may be what ended it.
+    """
+
+    was_asked = False
     code = "UPSTREAM_LOST"
     exit_code = ExitCode.UNAVAILABLE
     usual_remedy = "start the llama-server, or correct its URL; the router asks it again by itself"

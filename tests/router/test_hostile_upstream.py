@@ -10,16 +10,19 @@ import asyncio
 import json
 import tracemalloc
 from collections.abc import AsyncIterator, Iterator
+from contextlib import ExitStack
 from typing import cast
 
 import httpx
 import pytest
 
 import toktier
-from tests.router.fake_upstream import FakeUpstream, Seen, completed, raw, reply
+from tests.router.fake_upstream import FakeUpstream, Seen, completed, fake_beside, forever, raw, reply
 from tests.router.served_router import ROUTES, Served
 from tests.router.upstream_calls import tokens
+from toktier.router import router
 from toktier.router.bodies import Cut
+from toktier.router.exchange import MAX_LOST
 from toktier.router.relay import StreamRelay
 from toktier.router.upstream import MAX_ERROR_BODY, Route, Upstream
 from toktier.router.vocabulary import Outcome
@@ -240,3 +243,46 @@ def test_an_answer_in_very_many_pieces_takes_no_more_memory_than_its_bytes() -> 
         tracemalloc.stop()
     assert peak < 24 * pieces
     assert len(relay.finish()) == 5 + 2 * pieces
+
+
+# Several upstreams, and those beside
+
+
+def test_a_request_that_ends_upstreams_does_not_end_all_of_them(mini: toktier.Tokenizer) -> None:
+    with ExitStack() as stack:
+        fakes = [stack.enter_context(fake_beside()) for _ in range(4)]
+        for fake in fakes:
+            fake.tokenize = lambda text: mini.encode(text, add_special_tokens=False).ids
+        served = stack.enter_context(Served(*(fake.url for fake in fakes), tokenizer=mini))
+        for fake in fakes:
+            fake.answers["/completion"] = raw()
+        answered = served.ask("/completion", {"prompt": A})
+        assert answered.facts.outcome is Outcome.UPSTREAM_LOST
+        asked = [
+            seen for fake in fakes for seen in fake.seen if seen.path == "/completion" and seen.json["prompt"] == A
+        ]
+        assert len(asked) == MAX_LOST
+
+
+def test_requests_are_taken_while_one_upstream_takes_its_time(
+    fake: FakeUpstream, mini: toktier.Tokenizer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(router, "_START_SECONDS", 0.3)
+    with fake_beside(tokenize=fake.tokenize) as slow:
+        slow.answers["/props"] = raw(then=forever)
+        with Served(slow.url, fake.url, tokenizer=mini) as served:
+            fake.answers["/completion"] = reply(completed(0, 90, 0))
+            served.until(lambda: served.upstream_rows()[1]["state"] == "up")
+            assert served.complete(A).facts.upstream == 1
+            assert [row["state"] for row in served.upstream_rows()] == ["down", "up"]
+
+
+def test_leaving_a_request_for_embeddings_ends_it(fake: FakeUpstream, mini: toktier.Tokenizer) -> None:
+    with fake_beside() as embedder, Served(fake.url, tokenizer=mini, embeddings_upstream=embedder.url) as served:
+        embedder.answers["/v1/embeddings"] = raw(then=forever)
+        with served.begin("/v1/embeddings", {"input": "a text"}):
+            served.until(lambda: embedder.seen)
+        served.until(lambda: embedder.ended == 1)
+        served.until(lambda: served.stats()["guards"]["running"] == 0)
+        embedder.answers["/v1/embeddings"] = reply({"data": []})
+        assert served.post("/v1/embeddings", {"input": "a text"}).json() == {"data": []}

@@ -176,7 +176,7 @@ def _routes(router: Router, guarded: Guarded) -> FastAPI:
     )
     async def embed(request: Request) -> Response:
         """Embeddings, by a server of their own: one that generates would lose all its slots."""
-        return await embeddings.ask(await request.body())
+        return await embeddings.ask(await request.body(), request.receive)
 
     @api.post(
         "/tokenize",

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from toktier.router.router import Router
 
 LOG: Final = logging.getLogger("toktier.router")
+# Upstreams that one request may be asked of and lost with: it may be what ends them, and the next would be ended, too.
+MAX_LOST: Final = 2
 RECORDED: Final = "recorded"  # in the state of a scope: an upstream was chosen, and the facts are kept
 _OUTCOMES: Final[dict[type[ToktierError], Outcome]] = {
     UpstreamLost: Outcome.UPSTREAM_LOST,
@@ -105,6 +107,7 @@ class Exchange(Response):
 
     async def _pass_routed(self, send: Send) -> None:
         failed = set[int]()
+        asked = 0  # upstreams that were lost over it
         lost: UpstreamLost | None = None
         while True:
             try:
@@ -121,7 +124,8 @@ class Exchange(Response):
             except UpstreamLost as error:
                 lost = error
                 failed.add(upstream.index)
-                if self._started or len(failed) == len(self._router.upstreams):
+                asked += error.was_asked
+                if self._started or asked == MAX_LOST or len(failed) == len(self._router.upstreams):
                     raise
 
     async def _place(self, failed: set[int]) -> Upstream:

@@ -6,6 +6,7 @@ toktier's, in llama-server's format. Not here: completions (`exchange`).
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from starlette.responses import Response
 
 from toktier.errors import UpstreamBroken, UpstreamLost, UpstreamRefused, UpstreamSilent
 from toktier.router.bodies import TokenizeRequest, require_few_values
-from toktier.router.refusals import Refusal, Refused
+from toktier.router.refusals import Receive, Refusal, Refused
 from toktier.router.upstream import Bounds, Route, Timeouts, Upstream
 from toktier.router.vocabulary import UpstreamState
 
@@ -38,8 +39,9 @@ class Embeddings:
                 bounds=Bounds(connections=settings.max_concurrent, answer_bytes=settings.max_answer_bytes),
             )
 
-    async def ask(self, body: bytes) -> Response:
-        """Raises Refused, RequestInvalid, UpstreamLost, UpstreamBroken, UpstreamSilent."""
+    async def ask(self, body: bytes, receive: Receive) -> Response:
+        """`receive`: tells that the client went away, which ends the request. Raises Refused, RequestInvalid,
+        UpstreamLost, UpstreamBroken, UpstreamSilent."""
         if self._upstream is None:
             raise Refused(
                 Refusal.UNSUPPORTED,
@@ -52,12 +54,29 @@ class Embeddings:
                 raise Refused(Refusal.BAD_REQUEST, "the body is no JSON object")
         except orjson.JSONDecodeError as error:
             raise Refused(Refusal.BAD_REQUEST, f"the body is no JSON: {error.msg}") from None
-        async with self._upstream.open(Route.EMBEDDINGS, body, stream=False) as passage:
-            return Response(await passage.read(), passage.status, headers=passage.headers)
+        asked = asyncio.ensure_future(_asked(self._upstream, body))
+        gone = asyncio.ensure_future(_gone(receive))
+        try:
+            await asyncio.wait((asked, gone), return_when=asyncio.FIRST_COMPLETED)
+            return asked.result() if asked.done() else Response()  # which nobody reads
+        finally:
+            for task in (asked, gone):
+                task.cancel()
+            await asyncio.gather(asked, gone, return_exceptions=True)
 
     async def close(self) -> None:
         if self._upstream is not None:
             await self._upstream.close()
+
+
+async def _asked(upstream: Upstream, body: bytes) -> Response:
+    async with upstream.open(Route.EMBEDDINGS, body, stream=False) as passage:
+        return Response(await passage.read(), passage.status, headers=passage.headers)
+
+
+async def _gone(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
 
 
 async def models_document(router: Router) -> bytes:

@@ -11,7 +11,7 @@ import contextlib
 import hashlib
 import logging
 import time
-from collections.abc import AsyncIterator, Callable, Collection
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from typing import TYPE_CHECKING, Final
 
 import anyio
@@ -46,6 +46,7 @@ if TYPE_CHECKING:
 LOG: Final = logging.getLogger("toktier.router")
 SIMILAR_PROMPTS: Final = 4096  # vectors that are kept: 8 MB
 _CANDIDATES: Final = 16
+_START_SECONDS: Final = 15.0  # for upstreams to be asked before requests are taken: an admission is some 20 questions
 _LOOK_SECONDS: Final = 2.0  # for an upstream to say what its slots did
 
 
@@ -100,13 +101,15 @@ class Router:
     # Life
 
     async def start(self) -> None:
-        """Asks every upstream once, and watches them from then on. One that does not answer is no error."""
+        """Asks every upstream once, and watches them from then on. One that does not answer is no error, and the
+        others do not wait for one that takes its time."""
         if len(self.upstreams) > 1:
             self._embedder = await open_embedder(self.settings)
             self._similar = BruteForceIndex(self._embedder.embedder.dims, SIMILAR_PROMPTS)
-        await asyncio.gather(*(self._probe(upstream) for upstream in self.upstreams))
+        probes = [asyncio.create_task(self._probe(upstream)) for upstream in self.upstreams]
+        self._watches = [asyncio.create_task(self._watch(*pair)) for pair in zip(self.upstreams, probes, strict=True)]
+        await asyncio.wait(probes, timeout=_START_SECONDS)
         self._tell_faults()
-        self._watches = [asyncio.create_task(self._watch(upstream)) for upstream in self.upstreams]
 
     async def stop(self) -> None:
         for watch in self._watches:
@@ -117,16 +120,19 @@ class Router:
         if self._embedder is not None:
             await self._embedder.close()
 
-    async def _watch(self, upstream: Upstream) -> None:
+    async def _watch(self, upstream: Upstream, first: asyncio.Task[None]) -> None:
+        """`first`: the probe that is under way."""
+        probe: Awaitable[None] = first
         while True:
-            await upstream.suspected(self.settings.health_seconds)
             try:
-                await self._probe(upstream)
+                await probe
                 if self.records is not None:
                     self.records.slots(self.slot_rows())
                 self._tell_faults()
             except Exception as error:  # the next check is due all the same
                 LOG.error("a health check of upstream %d failed: %s", upstream.index, type(error).__name__)
+            await upstream.suspected(self.settings.health_seconds)
+            probe = self._probe(upstream)
 
     async def _probe(self, upstream: Upstream) -> None:
         versions = self.table.versions(upstream.index)
@@ -215,6 +221,8 @@ class Router:
                     return prompts.of_chat(await self._agreements[upstream.index].agree(request), upstream)
                 except UpstreamLost as error:
                     self.sync(upstream)
+                    if lost is not None and lost.was_asked and error.was_asked:
+                        raise  # the chat may be what ends them
                     lost = error
         raise lost or self.no_upstream()
 

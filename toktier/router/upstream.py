@@ -365,6 +365,7 @@ class Upstream:
             return UpstreamBroken(f"{self.url} answered with what is no HTTP")
         if isinstance(error, httpx.TransportError) and not isinstance(error, httpx.LocalProtocolError):
             lost = UpstreamLost(f"{self.url} {_lost(error)}")
+            lost.was_asked = not isinstance(error, (httpx.ConnectError, httpx.ConnectTimeout))
             if self.state is UpstreamState.UP:
                 self.standing.lost(lost.message)
                 self.suspect()
