@@ -19,6 +19,8 @@ from toktier.errors import ExitCode
 pytestmark = pytest.mark.unsanitized
 A = tokens(1, 100)
 
+pytestmark = pytest.mark.ci  # processes, each of several seconds
+
 
 def line(server: LlamaServer, *more: str) -> list[str]:
     return ["--upstream", server.url, "--family", "toktier_mini", "--json", "--quiet", *more]
