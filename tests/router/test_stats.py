@@ -34,6 +34,13 @@ def stats(clock: Clock | None = None) -> Stats:
     return Stats(clock or Clock(), epoch=lambda: NOW)
 
 
+def test_a_prompt_that_the_upstream_refused_was_not_evaluated() -> None:
+    found = stats()
+    found.add(request(outcome=Outcome.REFUSED_UPSTREAM, status=400, measured=None))
+    assert found.counters()["tokens"]["prompt"] == found.counters()["tokens"]["unmeasured"] == 0
+    assert found.counters()["outcome"]["refused_upstream"] == 1
+
+
 def test_the_hit_rate_counts_hits_alone_and_tells_soft_hits_apart() -> None:
     found = stats()
     for measured in (0, 1, 5, 9, 10, 11, 50, None):

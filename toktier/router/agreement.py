@@ -42,6 +42,8 @@ DIGEST_BYTES: Final = 16
 MAX_SPECIAL: Final = 256  # special tokens that are compared at admission
 MAX_LEAD: Final = 4  # special tokens that a model adds in front
 
+_ANOTHER: Final = "another family; name the model's own by --family or --tokenizer-file"
+
 # Texts that every normalizer in use leaves alone. They tell vocabularies apart, and the ways to split a text.
 PROBES: Final = (
     "The quick brown fox jumps over the lazy dog.",
@@ -241,14 +243,16 @@ async def fits(upstream: Upstream, tokenizer: Tokenizer) -> list[str]:
     """
     facts = upstream.facts
     if facts is not None and facts.n_vocab is not None and facts.n_vocab < tokenizer.vocab_size:
-        return [f"the model has {facts.n_vocab:,} token IDs and the tokenizer {tokenizer.vocab_size:,}: another family"]
+        return [f"the model has {facts.n_vocab:,} token IDs and the tokenizer {tokenizer.vocab_size:,}: {_ANOTHER}"]
     special = sorted(tokenizer.special_tokens.items(), key=lambda item: item[1])[:MAX_SPECIAL]
     theirs = await upstream.tokenize("".join(token for token, _ in special))
     if theirs != [token_id for _, token_id in special]:
         for token, token_id in special:
             theirs = await upstream.tokenize(token)
             if theirs != [token_id]:
-                return [f"the special token {quoted(token)} is {token_id} here, and {_few(theirs)} in the model"]
+                return [
+                    f"the special token {quoted(token)} is {token_id} here, and {_few(theirs)} in the model: {_ANOTHER}"
+                ]
     text = PROBES[0]
     bare = len(await upstream.tokenize(text))
     theirs = (await upstream.tokenize(text, add_special=True))[: -bare or None]
@@ -264,7 +268,7 @@ async def fits(upstream: Upstream, tokenizer: Tokenizer) -> list[str]:
         if theirs == ours:
             continue
         if tokenizer.decode(theirs, skip_special_tokens=False) != tokenizer.decode(ours, skip_special_tokens=False):
-            return [f"{quoted(text)} is {_few(ours)} here, and {_few(theirs)} in the model: another family"]
+            return [f"{quoted(text)} is {_few(ours)} here, and {_few(theirs)} in the model: {_ANOTHER}"]
         upstream.standing.note(
             f"the model's tokenizer splits {quoted(text)} otherwise: chats with such texts are sent as text, and their "
             "slots are not known"

@@ -93,7 +93,9 @@ class Stats:
 
     def add(self, facts: RequestFacts) -> None:
         """Counts one finished request. What an upstream says is believed within bounds only."""
-        prompt, generated = _tokens(facts.prompt_tokens), _tokens(facts.generated_tokens)
+        # A prompt that was refused (too long, a bad member) was never evaluated.
+        refused = facts.outcome is Outcome.REFUSED_UPSTREAM and facts.status != 200
+        prompt, generated = 0 if refused else _tokens(facts.prompt_tokens), _tokens(facts.generated_tokens)
         reuse = facts.reuse
         measured = facts.measured is not None
         saved = min(_tokens(facts.measured or 0), prompt)
