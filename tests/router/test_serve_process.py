@@ -16,10 +16,8 @@ from tests.router.upstream_calls import tokens
 from tests.support.llama_server import LlamaServer
 from toktier.errors import ExitCode
 
-pytestmark = pytest.mark.unsanitized
+pytestmark = [pytest.mark.unsanitized, pytest.mark.ci]  # processes, each of several seconds
 A = tokens(1, 100)
-
-pytestmark = pytest.mark.ci  # processes, each of several seconds
 
 
 def line(server: LlamaServer, *more: str) -> list[str]:
