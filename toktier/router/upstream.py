@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
-import operator
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -330,7 +329,7 @@ class Upstream:
                     raise UpstreamBroken(f"{self.url} answered {path} with more than {limit:,} bytes")
             return response.status_code, bytes(answer)
         finally:
-            await _give_back(response)
+            await response.aclose()
 
     # answers that pass
 
@@ -352,7 +351,7 @@ class Upstream:
             _check_head(self.url, response)
             yield Passage(self, response)
         finally:
-            await _give_back(response)
+            await response.aclose()
 
     def fault(self, error: httpx.HTTPError) -> ToktierError:
         """The error of toktier for one of the client library; a lost connection takes the upstream out of use until
@@ -403,24 +402,6 @@ def _lost(error: httpx.TransportError) -> str:
     if isinstance(error, httpx.ConnectError):
         return f"cannot be reached: {error}"
     return "ended the connection"
-
-
-# What has come on a connection behind the answer that was read: the library keeps it there for the next request.
-_BEHIND: Final = operator.attrgetter("stream._httpcore_stream._stream._connection._h11_state.trailing_data")
-
-
-async def _give_back(response: httpx.Response) -> None:
-    """The connection of an answer, to the next request; closed where that would be answered by what came behind this
-    one, which nobody asked for: a second answer, or the body of a status that has none."""
-    try:
-        behind = _BEHIND(response)[0]
-    except AttributeError:  # another transport, or another version of the library
-        behind = b"?"
-    try:
-        if behind and (connection := response.extensions.get("network_stream")) is not None:
-            await connection.aclose()
-    finally:
-        await response.aclose()
 
 
 def _ended_early(error: httpx.RemoteProtocolError) -> bool:
