@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import datetime
 import json
 import re
 import subprocess
@@ -137,6 +138,15 @@ def costs(model: Model, binary: Path, text: str, tokens: int, rounds: int, each:
     return {"model": model.name, "tokens": tokens, "rows": rows}
 
 
+@contextlib.contextmanager
+def _loads(parts: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """One more part of the results, with how busy the machine was before it and after it."""
+    part: dict[str, Any] = {"load_average": [machine.load_average()]}
+    yield part
+    part["load_average"].append(machine.load_average())
+    parts.append(part)
+
+
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
     parser.add_argument("--llama-server", type=Path, help="the program; default: of the installed package")
@@ -162,10 +172,10 @@ def main(arguments: list[str] | None = None) -> int:
     document: dict[str, Any] = {
         "schema": "router-benchmark",
         "schema_version": 1,
+        "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
         "machine": machine.facts(),
         "engine_identity": machine.engine_identity(),
         "llama_server": (version.stdout + version.stderr).strip().split("\n")[0],
-        "load_average": {"before": machine.load_average()},
         "savings": [],
         "costs": [],
     }
@@ -179,7 +189,8 @@ def main(arguments: list[str] | None = None) -> int:
             else:
                 models["smollm2"] = router_models.smollm2(real, directory, binary, texts)
         if "costs" in parts:
-            document["costs"].append(costs(models["tiny"], binary, prose, given.tokens, given.rounds, given.requests))
+            with _loads(document["costs"]) as part:
+                part |= costs(models["tiny"], binary, prose, given.tokens, given.rounds, given.requests)
         for which in wanted:
             if "savings" in parts and which in models:
                 shape = SHAPES[which]
@@ -189,8 +200,8 @@ def main(arguments: list[str] | None = None) -> int:
                     orders=tuple(given.order or shape.orders),
                     routes=tuple(given.route or shape.routes),
                 )
-                document["savings"].append(savings(models[which], shape, binary, prose, given.slots, given.threads))
-    document["load_average"]["after"] = machine.load_average()
+                with _loads(document["savings"]) as part:
+                    part |= savings(models[which], shape, binary, prose, given.slots, given.threads)
     print("\n".join(tables(document)))
     if given.json is not None:
         given.json.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")

@@ -5,6 +5,7 @@ python benchmarks/router_tables.py router.json
 
 from __future__ import annotations
 
+import argparse
 import json
 import sys
 from collections.abc import Iterable, Iterator, Sequence
@@ -44,7 +45,7 @@ def _savings(part: dict[str, Any]) -> Iterator[str]:
     yield (
         f"{part['model']} ({part['weights']}): {part['conversations']} conversations of {part['turns']} turns, "
         f"{part['slots']} slots, prompts up to {part['longest_prompt']:,} tokens, "
-        f"{part['rows'][0]['prompt_tokens']:,} in all."
+        f"{part['rows'][0]['prompt_tokens']:,} in all. {_load(part)}"
     )
     yield ""
     rows = (
@@ -65,7 +66,7 @@ def _savings(part: dict[str, Any]) -> Iterator[str]:
 
 
 def _costs(part: dict[str, Any]) -> Iterator[str]:
-    yield f"{part['model']}: prompts of about {part['tokens']:,} tokens; first byte of the answer, p50 / p99."
+    yield f"Prompts of about {part['tokens']:,} tokens; first byte of the answer, p50 / p99. {_load(part)}"
     yield ""
     rows = []
     for row in part["rows"]:
@@ -82,6 +83,11 @@ def _costs(part: dict[str, Any]) -> Iterator[str]:
             )
         )
     yield from _table(_COSTS, rows, left=2)
+
+
+def _load(part: dict[str, Any]) -> str:
+    before, after = part["load_average"]
+    return f"Load average {before:.1f} before, {after:.1f} after."
 
 
 def _table(names: Sequence[str], rows: Iterable[Sequence[str]], left: int) -> Iterator[str]:
@@ -111,9 +117,45 @@ def verdict(document: dict[str, Any]) -> Iterator[str]:
                 f"target {CPU_TARGET} times the processor time of a bare pass-through, {kind}: "
                 f"{row['cpu_ratio']:.2f}, {said}"
             )
-    load = document["load_average"]
-    yield f"load average {load['before']} before, {load['after']} after"
+
+
+def page(text: str, document: dict[str, Any]) -> str:
+    """The page with the tables of `document` between its marks, `<!-- bench:router-NAME -->` each."""
+    parts = {
+        "savings": [line for part in document["savings"] for line in (*_savings(part), "")],
+        "costs": [line for part in document["costs"] for line in (*_costs(part), "")],
+        "machine": [_machine(document), ""],
+    }
+    for name, lines in parts.items():
+        begin, end = f"<!-- bench:router-{name} -->\n", f"<!-- /bench:router-{name} -->\n"
+        before, _, rest = text.partition(begin)
+        _, found, after = rest.partition(end)
+        if not found:
+            raise SystemExit(f"the page has no place for {name}: expected {begin.strip()} and {end.strip()}")
+        text = before + begin + "\n".join(lines) + end + after
+    return text
+
+
+def _machine(document: dict[str, Any]) -> str:
+    machine = document["machine"]
+    return (
+        f"{document['date']}, {machine['processor']}, {machine['cores']} cores, {machine['system']}, Python "
+        f"{machine['python']}; {document['llama_server']}; engine `{document['engine_identity'][:16]}…`."
+    )
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
+    parser.add_argument("results", type=Path)
+    parser.add_argument("--into", type=Path, help="a page whose tables are written anew")
+    given = parser.parse_args(arguments)
+    document = json.loads(given.results.read_text("utf-8"))
+    if given.into is None:
+        print("\n".join(tables(document)))
+    else:
+        given.into.write_text(page(given.into.read_text("utf-8"), document), encoding="utf-8")
+    return 0
 
 
 if __name__ == "__main__":
-    print("\n".join(tables(json.loads(Path(sys.argv[1]).read_text("utf-8")))))
+    sys.exit(main())

@@ -85,11 +85,16 @@ def figures(**changed: Any) -> dict[str, Any]:
         "savings": [
             {
                 "model": "tiny", "weights": "random", "conversations": 2, "turns": 4, "slots": 1, "longest_prompt": 200,
+                "load_average": [0.1, 0.2],
                 "rows": [{**saved, **changed}],
             }
         ],
-        "costs": [{"model": "tiny", "tokens": 4096, "rows": [{**cost, "first_byte_ms": first, **changed}]}],
-        "load_average": {"before": 0.1, "after": 0.2},
+        "costs": [
+            {
+                "model": "tiny", "tokens": 4096, "load_average": [0.3, 0.4],
+                "rows": [{**cost, "first_byte_ms": first, **changed}],
+            }
+        ],
     }  # fmt: skip
 
 
@@ -98,7 +103,16 @@ def test_what_was_missed_is_said() -> None:
     assert "tiny, chat, random: 75.0%, MISSED" in said
     assert "ids, stream: 1.60, MISSED" in said
     assert "7 of 8" in said
-    assert "load average 0.1 before, 0.2 after" in said
+    assert "Load average 0.1 before, 0.2 after." in said
+    assert "Load average 0.3 before, 0.4 after." in said
+
+
+def test_the_page_shows_the_results() -> None:
+    document = json.loads((ROOT / "benchmarks" / "router.json").read_text("utf-8"))
+    page = (ROOT / "docs" / "router-benchmarks.md").read_text("utf-8")
+    assert script("router_tables").page(page, document) == page
+    with pytest.raises(SystemExit, match="no place for savings"):
+        script("router_tables").page("# A page without marks\n", document)
 
 
 def test_what_was_reached_is_said() -> None:
