@@ -13,7 +13,7 @@ from tests.router.fake_upstream import FakeUpstream, completed, reply
 from tests.router.served_router import Served
 from tests.router.upstream_calls import other, tokens
 from tests.support.llama_server import LlamaServer
-from toktier.router.vocabulary import Choice, Outcome, Reuse
+from toktier.router.vocabulary import Choice, Ids, Outcome, Reuse, Unrouted
 
 A = tokens(1, 100)
 
@@ -241,17 +241,23 @@ def test_d18_a_slot_that_was_emptied_behind_the_routers_back_is_stale_once(
 def test_d19_what_the_host_keeps_beside_slots_is_recorded_as_measured(
     start_llama: Callable[..., LlamaServer], mini: toktier.Tokenizer
 ) -> None:
-    server = start_llama("--parallel", "1", "--cache-ram", "256")
+    server = start_llama("--parallel", "2", "--cache-ram", "256")
     a = tokens(70, 231)
     b = [*a[:74], other(a[74]), *tokens(71, 156)]
     with Served(server.url, tokenizer=mini) as served:
         assert any("--cache-ram 0" in note for note in served.upstream_rows()[0]["notes"])
-        served.complete(a)
+        first = served.complete(a)
         served.complete(b)
         answered = served.complete(a)
         assert answered.counts == (230, 1)
-        assert (answered.facts.predicted, answered.facts.measured) == (74, 230)
+        assert (answered.facts.predicted, answered.facts.measured) == (0, 230)
         assert (answered.facts.reuse, answered.facts.stale) == (Reuse.HIT, False)
+        # Its IDs are toktier's; pinned it is not, nor is it known what the slots hold.
+        assert (answered.facts.choice, answered.facts.unrouted) == (Choice.UNROUTED, Unrouted.HOST_CACHE)
+        assert answered.facts.ids is Ids.SENT
+        assert answered.json["content"] == first.json["content"]
+        assert {state for state, _, _ in served.held()} <= {"empty", "unknown"}
+        assert served.stats()["unrouted"]["host_cache"] == 3
 
 
 def test_d19_without_it_the_common_prefix_is_reused(llama_of_one: LlamaServer, mini: toktier.Tokenizer) -> None:

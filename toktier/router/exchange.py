@@ -27,7 +27,7 @@ from toktier.router.request_facts import RequestFacts
 from toktier.router.reservations import Reservation, Settled
 from toktier.router.token_ids import TokenIds
 from toktier.router.upstream import Passage, Route, Upstream
-from toktier.router.vocabulary import Choice, Ids, Outcome
+from toktier.router.vocabulary import Choice, Ids, Outcome, Unrouted
 
 if TYPE_CHECKING:
     from toktier.router.bodies import ChatRequest
@@ -64,6 +64,7 @@ class Exchange(Response):
         self._answer: Answer | None = None
         self._prepared: Prepared | None = None
         self._decision: Decision | None = None
+        self._unrouted = request.unrouted
         self._upstream: Upstream | None = None
         self._settled: Settled | None = None
         self._ids = Ids.SENT
@@ -142,6 +143,8 @@ class Exchange(Response):
             prepared = await self._router.prepare(self._request, failed, self._asked, only=upstream)
             self._prepared, self._ids = prepared, prepared.kind
         self._decision = decision
+        # Such an upstream has the request, and what its slots hold is not followed.
+        self._unrouted = Unrouted.HOST_CACHE if upstream.keeps_prompts else None
         self._chosen(upstream)
         waited = asked - began if prepared.rendered_by is not None else 0.0
         self._router_ms = 1000 * (time.monotonic() - self._arrived - waited)
@@ -164,8 +167,8 @@ class Exchange(Response):
             return self._router.table.reserve(
                 decision.upstream,
                 decision.slot,
-                prepared.ids,
-                decision.predicted if self._request.cache else 0,
+                None if self._unrouted is not None else prepared.ids,
+                self._predicted(),
                 sure=prepared.kind is not Ids.UPSTREAM,
                 limit=self._request.limit,
             )
@@ -175,7 +178,12 @@ class Exchange(Response):
     def _prepared_body(self) -> bytes:
         assert self._prepared is not None
         assert self._decision is not None
-        return self._prepared.body(self._decision.slot)
+        return self._prepared.body(self._decision.slot if self._unrouted is None else None)
+
+    def _predicted(self) -> int:
+        decision = self._decision
+        pinned = decision is not None and self._unrouted is None and self._request.cache
+        return decision.predicted if decision is not None and pinned else 0
 
     @asynccontextmanager
     async def _settling(self, upstream: Upstream, reservation: Reservation) -> AsyncIterator[None]:
@@ -224,7 +232,7 @@ class Exchange(Response):
             truncated = True
         if truncated or (error_status and (self._status or 0) >= 500):
             table.forget(reservation.upstream, reservation.slot)
-        if self._settled.stale or self._settled.moved:
+        if self._unrouted is None and (self._settled.stale or self._settled.moved):
             upstream.suspect()  # another process may answer there by now
         if lost:
             self._router.sync(upstream)
@@ -337,13 +345,12 @@ class Exchange(Response):
         outcome = self._outcome
         if outcome is None:
             outcome = Outcome.DISCONNECTED if self._gone else Outcome.SHUT_DOWN
-        slot = None if decision is None else decision.slot
+        slot = None if decision is None or self._unrouted is not None else decision.slot
         if answer is not None and answer.id_slot is not None and self._request.unrouted is None:
             slot = answer.id_slot
         prompt = 0 if self._prepared is None else len(self._prepared.ids)
         if answer is not None and answer.prompt_tokens is not None and self._ids is not Ids.SENT:
             prompt = answer.prompt_tokens
-        predicted = decision.predicted if decision is not None and self._request.cache else 0
         self._router.record(
             RequestFacts(
                 id=self._name,
@@ -352,14 +359,14 @@ class Exchange(Response):
                 stream=self._request.stream,
                 upstream=upstream.index,
                 slot=slot,
-                choice=Choice.UNROUTED if decision is None else decision.choice,
-                unrouted=self._request.unrouted,
+                choice=Choice.UNROUTED if decision is None or self._unrouted is not None else decision.choice,
+                unrouted=self._unrouted,
                 ids=self._ids,
                 outcome=outcome,
                 status=self._status,
                 prompt_tokens=prompt,
                 generated_tokens=0 if answer is None else answer.generated or len(answer.ids),
-                predicted=predicted,
+                predicted=self._predicted(),
                 measured=self._measured(),
                 stale=settled is not None and settled.stale,
                 prompt_ms=None if answer is None else answer.prompt_ms,

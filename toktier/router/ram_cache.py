@@ -1,7 +1,8 @@
 """Whether a llama-server keeps prompts in the host's memory (`--cache-ram`, on by default), which no answer of it says.
 
-It then puts them back into slots by itself: what is reused says nothing of the slot that was chosen, and an unrelated
-prompt can take the place of the one that was counted on. It shows in what it does: a prompt that another one has
+It then puts them back into slots by itself: what is reused says nothing of the slot that was chosen, and requests that
+are pinned to slots get wrong answers when several run at once (b10434, docs/router-benchmarks.md), which is why none is
+pinned there. It shows in what it does: a prompt that another one has
 replaced in its slot is reused all the same. Three prompts of 16 tokens are sent to an empty slot, so that nothing is
 lost by it. Not here: when that is asked (`upstream`, once for each process).
 """
@@ -20,8 +21,8 @@ if TYPE_CHECKING:
     from toktier.router.upstream import Upstream
 
 RAM_CACHE_ON: Final = (
-    "it keeps prompts in the host's memory and puts them into slots by itself, so that what is reused is not what the "
-    "router chose: start it with --cache-ram 0"
+    "it keeps prompts in the host's memory, where pinned requests get wrong answers: it chooses slots by itself, and "
+    "the router spares nothing there; start it with --cache-ram 0"
 )
 RAM_CACHE_UNSEEN: Final = (
     "no slot was empty, so it could not be seen whether it keeps prompts in the host's memory: --cache-ram 0 "

@@ -22,7 +22,7 @@ import orjson
 from toktier.errors import ToktierError, UpstreamBroken, UpstreamLost, UpstreamRefused, UpstreamSilent
 from toktier.labels import shown
 from toktier.router.addresses import server_url
-from toktier.router.ram_cache import ram_cache_note
+from toktier.router.ram_cache import RAM_CACHE_ON, ram_cache_note
 from toktier.router.transport import Transport
 from toktier.router.upstream_facts import (
     SlotReport,
@@ -155,6 +155,7 @@ class Upstream:
         self.timeouts = timeouts or Timeouts()
         self.bounds = bounds or Bounds()
         self.standing = Standing()
+        self.keeps_prompts = False  # in the host's memory: requests may not be pinned to its slots
         self._admission = admission
         self._probing = asyncio.Lock()
         self._suspected = asyncio.Event()
@@ -256,7 +257,9 @@ class Upstream:
         self.standing.facts = facts
         if not facts.shows_slots:
             self.standing.note("it does not show its slots (--no-slots): what they hold cannot be compared")
+        self.keeps_prompts = False
         if (note := await ram_cache_note(self)) is not None:
+            self.keeps_prompts = note == RAM_CACHE_ON
             self.standing.note(note)
         differences = [] if self._admission is None else await self._admission(self)
         if differences:

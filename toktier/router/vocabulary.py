@@ -62,6 +62,7 @@ class Unrouted(StrEnum):
     SEVERAL_CHOICES = "several_choices"
     MEDIA = "media"
     ADAPTER = "adapter"
+    HOST_CACHE = "host_cache"
 
 
 UNROUTED_MEANINGS: Final[dict[Unrouted, str]] = {
@@ -69,6 +70,9 @@ UNROUTED_MEANINGS: Final[dict[Unrouted, str]] = {
     Unrouted.SEVERAL_CHOICES: "more than one completion of the prompt",
     Unrouted.MEDIA: "images or audio, which are no token IDs of the tokenizer",
     Unrouted.ADAPTER: "adapters named in the request: equal IDs would not mean equal state",
+    Unrouted.HOST_CACHE: (
+        "the upstream keeps prompts in the host's memory (--cache-ram): pinned requests get wrong answers there"
+    ),
 }
 
 
