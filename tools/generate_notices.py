@@ -172,14 +172,20 @@ def _requirements() -> list[tuple[str | None, str]]:
 
 
 def _needed() -> list[Part]:
-    parts = []
+    wanted: dict[str, list[str | None]] = {}  # by requirement: what several extras name is one component
     for extra, requirement in _requirements():
+        wanted.setdefault(requirement, []).append(extra)
+    parts = []
+    for requirement, extras in wanted.items():
         found = re.match(r"[A-Za-z0-9][A-Za-z0-9._-]*", requirement)
         if found is None:
             raise SystemExit(f"pyproject.toml names no distribution in {requirement!r}")
         name = re.sub(r"[-_.]+", "-", found[0]).lower()
-        note = "installed beside the package, not part of it" + ("" if extra is None else f"; extra {extra}")
-        how = "required" if extra is None else "extra"
+        named = [extra for extra in extras if extra is not None]
+        note = "installed beside the package, not part of it"
+        if named:
+            note += f"; extra{'s' if len(named) > 1 else ''} {', '.join(named)}"
+        how = "extra" if len(named) == len(extras) else "required"
         licence = licence_of(_distribution(name))
         parts.append(Part(name, licence, how, note, purl=f"pkg:pypi/{name}", requirement=requirement))
     return parts
