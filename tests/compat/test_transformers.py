@@ -175,6 +175,17 @@ def test_calls_where_the_config_sets_bos_and_eos(bos: bool, eos: bool) -> None:
     law(*pair_of(SMALL_DIR / "llama_like.json", **flags), 40)
 
 
+@pytest.mark.parametrize("limit", [2, 3, 4, 5])
+@pytest.mark.parametrize("special", [True, False])
+def test_a_stride_is_judged_with_the_template_whether_it_is_added_or_not(limit: int, special: bool) -> None:
+    flags = {"add_bos_token": True, "add_eos_token": True, "bos_token": "<s>", "eos_token": "</s>"}
+    ours, theirs = pair_of(SMALL_DIR / "llama_like.json", **flags)
+    for stride in (0, 1, 2):
+        options = {"truncation": True, "max_length": limit, "stride": stride, "add_special_tokens": special}
+        for text in ("", "some words that are cut"):
+            compare(ours, theirs, (text,), options)
+
+
 @pytest.mark.ci
 @pytest.mark.parametrize("name", ["llama_like", "o200k_like"])
 def test_ids_tokens_and_texts(name: str) -> None:

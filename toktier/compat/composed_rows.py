@@ -51,13 +51,14 @@ class Row:
     tail: int
 
 
-def room(options: CallOptions, frame: Frame) -> int | None:
-    """Ids of a text that a row has room for, where rows can be composed; None where nothing is truncated. Raises
-    ValueError where truncation is one whose outcome, or error, is the reference's own affair."""
+def room(options: CallOptions, frame: Frame, framed: int) -> int | None:
+    """Ids of a text that a row has room for, where rows can be composed; None where nothing is truncated. `framed`: ids
+    of the template, in this call or not, which the reference counts when it judges a stride. Raises ValueError where
+    truncation is one whose outcome, or error, is the reference's own affair."""
     if options.truncation is None:
         return None
     left = (options.max_length or 0) - len(frame)
-    if left <= 0 or options.stride >= left or options.truncation == "only_second":
+    if left <= 0 or options.stride >= min(left, left + len(frame) - framed) or options.truncation == "only_second":
         raise ValueError
     return left
 

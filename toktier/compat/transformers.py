@@ -281,10 +281,11 @@ class FastTokenizer(VocabularyCalls, Refusals):
         frame = Frame()
         if composes and not options.split_into_words and not self._offsets_differ(options):
             frame = self._frame(types=names.TYPE_IDS in options.columns)
+            framed = len(frame)
             if not options.add_special_tokens:
                 frame = Frame(text_type=frame.text_type)
             try:
-                limit = composed_rows.room(options, frame)
+                limit = composed_rows.room(options, frame, framed)
             except ValueError:
                 composes = False
         else:
