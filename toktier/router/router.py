@@ -231,13 +231,14 @@ class Router:
         finds the slots as they were seen here."""
         candidates: list[Candidate[tuple[int, int]]] = []
         vector = None
+        views = self._views(prepared.ids)
         if self._similar is not None and self._embedder is not None:
-            views = self._views(prepared.ids)
             # What exact prefixes say, vectors cannot say better.
             if not cache or all(view.reusable < MIN_REUSE_FOR_HIT for view in views):
                 vector = await self._embedder.embedder.embed(Prompt(prepared.ids, prepared.text))
                 candidates = self._similar.search(vector, _CANDIDATES)
-        views = [view for view in self._views(prepared.ids) if view.upstream not in failed]
+                views = self._views(prepared.ids)  # others may have come meanwhile
+        views = [view for view in views if view.upstream not in failed]
         if not cache:
             views = [view._replace(reusable=0, sure=0) for view in views]
         decision = decide(len(prepared.ids), views, candidates, self._policy)
