@@ -232,12 +232,12 @@ class Router:
         candidates: list[Candidate[tuple[int, int]]] = []
         vector = None
         views = self._views(prepared.ids)
-        if self._similar is not None and self._embedder is not None:
-            # What exact prefixes say, vectors cannot say better.
-            if not cache or all(view.reusable < MIN_REUSE_FOR_HIT for view in views):
-                vector = await self._embedder.embedder.embed(Prompt(prepared.ids, prepared.text))
-                candidates = self._similar.search(vector, _CANDIDATES)
-                views = self._views(prepared.ids)  # others may have come meanwhile
+        # What exact prefixes say, vectors cannot say better.
+        unseen = not cache or all(view.reusable < MIN_REUSE_FOR_HIT for view in views)
+        if unseen and self._similar is not None and self._embedder is not None:
+            vector = await self._embedder.embedder.embed(Prompt(prepared.ids, prepared.text))
+            candidates = self._similar.search(vector, _CANDIDATES)
+            views = self._views(prepared.ids)  # others may have come meanwhile
         views = [view for view in views if view.upstream not in failed]
         if not cache:
             views = [view._replace(reusable=0, sure=0) for view in views]
