@@ -7,11 +7,12 @@ client may have before. Not here: signals and kill -9, which need a process (`ru
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
@@ -28,6 +29,7 @@ from toktier.router.server import bind
 from toktier.router.settings import ServeSettings
 
 SECONDS = 60.0  # until a test gives up; nothing is judged by time
+GRACE = 10.0  # for what runs when the router ends
 ROUTES = ("/completion", "/v1/completions", "/v1/chat/completions")
 
 
@@ -51,6 +53,33 @@ class Answered:
         """Reused and prefilled tokens, as the answer told the client."""
         timings = self.json["timings"]
         return timings["cache_n"], timings["prompt_n"]
+
+
+class _Server(uvicorn.Server):
+    """As it is, but for its end: uvicorn looks every tenth of a second whether it is to end, and then waits for another
+    tenth, which are most of what a test of one request would take. Requests and connections are waited for as before.
+    """
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self.ends = asyncio.Event()
+
+    async def main_loop(self) -> None:
+        while not await self.on_tick(0):
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self.ends.wait(), 1.0)  # each second has another date
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        for server in self.servers:
+            server.close()
+        for connection in list(self.server_state.connections):
+            connection.shutdown()
+        deadline = time.monotonic() + GRACE
+        while (self.server_state.connections or self.server_state.tasks) and time.monotonic() < deadline:
+            await asyncio.sleep(0.002)
+        for task in self.server_state.tasks:
+            task.cancel()
+        await self.lifespan.shutdown()
 
 
 class Served:
@@ -93,10 +122,9 @@ class Served:
             access_log=False,
             proxy_headers=False,
             server_header=False,
-            timeout_graceful_shutdown=10,
             **connections.config_arguments(),
         )
-        self._server = uvicorn.Server(config)
+        self._server = _Server(config)
         self._thread = threading.Thread(target=self._run, daemon=True)
         self.loop: asyncio.AbstractEventLoop | None = None
         self.client = httpx.Client(base_url=self.url, trust_env=False, verify=False, timeout=SECONDS)
@@ -118,6 +146,8 @@ class Served:
     def __exit__(self, kind: type[BaseException] | None, *_: BaseException | TracebackType | None) -> None:
         self.client.close()
         self._server.should_exit = True
+        assert self.loop is not None
+        self.loop.call_soon_threadsafe(self._server.ends.set)
         self._thread.join(SECONDS)
         assert not self._thread.is_alive()
         assert kind is not None or self.app.errors.faults == 0
@@ -154,7 +184,7 @@ class Served:
         assert answered.status == 200, answered.response.text
         return answered
 
-    @contextmanager
+    @contextlib.contextmanager
     def streaming(self, path: str, body: dict[str, Any]) -> Iterator[Streaming]:
         with self.client.stream("POST", path, json={**body, "stream": True}) as response:
             yield Streaming(response)
