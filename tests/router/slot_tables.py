@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 from toktier.router.decide import Decision, Policy, decide
 from toktier.router.reservations import Settled
-from toktier.router.slots import SlotTable, View
+from toktier.router.slot_view import View
+from toktier.router.slots import SlotTable
 from toktier.router.token_ids import TokenIds, as_ids
 
 

@@ -12,7 +12,7 @@ from tests.router.slot_tables import Table
 from tests.router.token_prompts import after, unrelated
 from toktier.router.candidates import Candidate
 from toktier.router.decide import Decision, NoSlot, Policy, decide
-from toktier.router.slots import View
+from toktier.router.slot_view import View
 from toktier.router.vocabulary import Choice
 
 

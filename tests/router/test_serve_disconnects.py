@@ -69,25 +69,23 @@ def test_d14_what_was_generated_until_then_is_reused(served: Served, llama: Llam
     assert answered.facts.reuse is Reuse.HIT
 
 
-def test_d14_leaving_while_the_slot_is_busy_leaves_the_other_alone(
+def test_d14_leaving_while_all_slots_are_busy_is_never_told_to_the_upstream(
     llama_of_one: LlamaServer, mini: toktier.Tokenizer
 ) -> None:
     with Served(llama_of_one.url, tokenizer=mini) as served:
+        turns = served.router.turns
         with served.streaming("/completion", endless("/completion", count=1500)) as first:
             first.take(1)
             with served.begin("/completion", endless("/completion", tokens(2, 200), 8)):
-                served.until(lambda: served.in_flight() == 2)
-            served.recorded(lambda: served.requests)
-            left = served.requests[0]
-            assert (left.outcome, left.status, left.measured) == (Outcome.DISCONNECTED, None, None)
-            assert served.in_flight() == 1
+                served.until(lambda: turns.waiting == 1)
+                assert served.in_flight() == 1
+            served.until(lambda: turns.waiting == 0)
+            assert (turns.counts.waited, turns.counts.left, served.requests) == (1, 1, [])
             *_, last = first.events()
             assert last["timings"]["predicted_n"] == 1500
-        served.recorded(lambda: len(served.requests) == 2)
-        # The server may have come to the one that left, or not: nothing is promised that could be false.
+        served.recorded(lambda: len(served.requests) == 1)
         answered = served.complete([*A, 3])
-        assert answered.facts.stale is False
-        assert served.complete([*A, 3]).counts == (90, 1)
+        assert (answered.counts, answered.facts.predicted, answered.facts.stale) == ((90, 1), 90, False)
 
 
 @pytest.mark.ci

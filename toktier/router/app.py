@@ -213,6 +213,7 @@ def _routes(router: Router, guarded: Guarded) -> FastAPI:
         records=None if router.records is None else router.records.state,
         kv_events=None if router.kv_events is None else router.kv_events.counters,
         guards=guarded.counters,
+        turns=router.turns.counters,
         tokenizer=router.tokenizer,
     )
 
@@ -236,6 +237,7 @@ def _routes(router: Router, guarded: Guarded) -> FastAPI:
             records=None if router.records is None else router.records.state(),
             kv_events=router.kv_event_counters(),
             guards=guarded.counters(),
+            turns=router.turns.counters(),
             missing=router.missing(),
         )
         return Response(orjson.dumps(document), media_type=_JSON)

@@ -10,7 +10,7 @@ holds beyond the common prefix, by the chance that they are asked for again.
   says nothing. Similarity counts nothing else: reuse is exact prefixes.
 - A busy slot costs what is before the request there. Two prompts that begin alike and come together therefore go to two
   slots while another is free that is worth nothing, and wait for one another where it is not; when the first generates
-  already, the second waits if that is shorter than evaluating the prefix again. No request waits for a later one.
+  already, the second waits if that is shorter than evaluating the prefix again (`turns`: here, not in the upstream).
 - A prompt that fits no slot is sent all the same, to a free one: the upstream refuses it, and the slot keeps what it
   holds.
 
@@ -25,7 +25,7 @@ from enum import Enum
 from typing import NamedTuple
 
 from toktier.router.candidates import Candidate
-from toktier.router.slots import View
+from toktier.router.slot_view import View
 from toktier.router.vocabulary import MIN_REUSE_FOR_HIT, Choice
 
 
@@ -69,6 +69,10 @@ class Decision(NamedTuple):
     cost: float
     wait: float
     fits: bool
+
+    @property
+    def place(self) -> tuple[int, int]:
+        return self.upstream, self.slot
 
 
 def decide(

@@ -64,6 +64,7 @@ class Exchange(Response):
         self._answer: Answer | None = None
         self._prepared: Prepared | None = None
         self._decision: Decision | None = None
+        self._reservation: Reservation | None = None
         self._unrouted = request.unrouted
         self._upstream: Upstream | None = None
         self._settled: Settled | None = None
@@ -112,13 +113,12 @@ class Exchange(Response):
         lost: UpstreamLost | None = None
         while True:
             try:
-                upstream = await self._place(failed)
+                upstream, reservation = await self._place(failed)
             except Refused:
                 if lost is None:
                     raise
                 raise lost from None
             try:
-                reservation = self._reserve()
                 async with self._settling(upstream, reservation):
                     await self._ask(send, upstream, self._prepared_body(), reservation)
                 return
@@ -129,26 +129,29 @@ class Exchange(Response):
                 if self._started or asked == MAX_LOST or len(failed) == len(self._router.upstreams):
                     raise
 
-    async def _place(self, failed: set[int]) -> Upstream:
-        """Decides where the request goes, for which its IDs have to be known."""
-        began = time.monotonic()
-        prepared = await self._router.prepare(self._request, failed, self._asked)
-        asked = time.monotonic()
-        self._prepared, self._ids = prepared, prepared.kind
-        decision = await self._router.decide(prepared, self._request.cache, failed)
-        if isinstance(decision, NoSlot):
-            raise self._router.no_upstream()
-        upstream = self._router.upstreams[decision.upstream]
-        if not self._router.is_same_model(prepared.rendered_by, upstream):
-            prepared = await self._router.prepare(self._request, failed, self._asked, only=upstream)
+    async def _place(self, failed: set[int]) -> tuple[Upstream, Reservation]:
+        """Decides where the request goes, for which its IDs have to be known, and has its turn there."""
+        router, only = self._router, None
+        elsewhere = 0.0  # seconds for upstreams to render, and for a slot to come free
+        while True:
+            began = time.monotonic()
+            prepared = await router.prepare(self._request, failed, self._asked, only=only)
+            if prepared.rendered_by is not None:
+                elsewhere += time.monotonic() - began
             self._prepared, self._ids = prepared, prepared.kind
-        self._decision = decision
-        # Such an upstream has the request, and what its slots hold is not followed.
-        self._unrouted = Unrouted.HOST_CACHE if upstream.keeps_prompts else None
-        self._chosen(upstream)
-        waited = asked - began if prepared.rendered_by is not None else 0.0
-        self._router_ms = 1000 * (time.monotonic() - self._arrived - waited)
-        return upstream
+            allowed = {upstream.index for upstream in router.upstreams} - failed if only is None else {only.index}
+            taken = await router.place(prepared, self._request.cache, allowed, self._reserve)
+            if isinstance(taken, NoSlot):
+                raise router.no_upstream()
+            elsewhere += taken.waited
+            upstream = router.upstreams[taken.decision.upstream]
+            self._chosen(upstream)
+            if router.is_same_model(prepared.rendered_by, upstream):
+                break
+            router.release(taken.reservation)
+            only = upstream
+        self._router_ms = 1000 * (time.monotonic() - self._arrived - elsewhere)
+        return upstream, taken.reservation
 
     def _asked(self, upstream: Upstream) -> None:
         """About a chat, of which nothing is known yet."""
@@ -159,12 +162,14 @@ class Exchange(Response):
         self._upstream = upstream
         self._state[RECORDED] = True
 
-    def _reserve(self) -> Reservation:
-        prepared, decision = self._prepared, self._decision
+    def _reserve(self, decision: Decision) -> Reservation:
+        prepared = self._prepared
         assert prepared is not None
-        assert decision is not None
+        self._decision = decision
+        # Such an upstream has the request, and what its slots hold is not followed.
+        self._unrouted = Unrouted.HOST_CACHE if self._router.upstreams[decision.upstream].keeps_prompts else None
         try:
-            return self._router.table.reserve(
+            self._reservation = self._router.table.reserve(
                 decision.upstream,
                 decision.slot,
                 None if self._unrouted is not None else prepared.ids,
@@ -172,8 +177,9 @@ class Exchange(Response):
                 sure=prepared.kind is not Ids.UPSTREAM,
                 limit=self._request.limit,
             )
-        except LookupError:  # it was lost while the upstream was asked about the chat
+        except LookupError:  # it was lost in between
             raise UpstreamLost(f"{self._router.upstreams[decision.upstream].url} was lost") from None
+        return self._reservation
 
     def _prepared_body(self) -> bytes:
         assert self._prepared is not None
@@ -238,6 +244,7 @@ class Exchange(Response):
             self._router.sync(upstream)
         elif answer is not None and answer.finished:
             self._router.learn(upstream, answer)
+        self._router.turns.ended(reservation, whole=finished and not truncated)
 
     def _guessed(self, text: str) -> Sequence[int] | TokenIds:
         """IDs of generated text, of which more than the beginning is not worth the time of the loop. Nothing stops a
@@ -318,7 +325,13 @@ class Exchange(Response):
             self._first_byte = time.monotonic()
             raw = [(name.encode("ascii"), value.encode("latin-1")) for name, value in headers.items()]
             await send({"type": "http.response.start", "status": status, "headers": raw})
+        reservation = self._reservation
+        if reservation is None:
+            await send({"type": "http.response.body", "body": body, "more_body": more})
+            return
+        reservation.sending_since = time.monotonic()
         await send({"type": "http.response.body", "body": body, "more_body": more})
+        reservation.sending_since = None
 
     # What is kept
 

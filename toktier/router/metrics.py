@@ -50,6 +50,7 @@ class Seen:
     records: Mapping[str, Any]
     kv_events: Mapping[str, int]
     guards: Mapping[str, int]
+    turns: Mapping[str, int]
 
 
 Values = Iterable[tuple[tuple[str, ...], Any]]  # labels, and a number or a histogram's dict
@@ -143,6 +144,14 @@ def _guarded(seen: Seen) -> Values:
     return [((code.value,), seen.guards.get(f"refused_{code.value}", 0)) for code in Refusal] if seen.guards else []
 
 
+def _waiting(seen: Seen) -> Values:
+    return [((), seen.turns["waiting"])] if seen.turns else []
+
+
+def _turns(seen: Seen) -> Values:
+    return [((name,), count) for name, count in seen.turns.items() if name != "waiting"]
+
+
 def _kv_events(seen: Seen) -> Values:
     return [((shown(name),), count) for name, count in list(seen.kv_events.items())[:MAX_KV_COUNTERS]]
 
@@ -161,6 +170,9 @@ METRICS: Final[tuple[Metric, ...]] = (
            _guards("faults")),
     Metric("toktier_serve_running", "gauge", "Requests that are being served.", "", (), _guards("running")),
     Metric("toktier_serve_waiting", "gauge", "Requests that wait to be let in.", "", (), _guards("queued")),
+    Metric("toktier_serve_waiting_for_slot", "gauge", "Requests that wait for a slot to come free.", "", (), _waiting),
+    Metric("toktier_serve_turns", "counter", "Events of turns: who waited, left or passed, what was kept free.", "",
+           ("what",), _turns),
     Metric("toktier_serve_body_bytes", "counter", "Bytes of bodies that were read.", "bytes", (),
            _guards("body_bytes")),
     Metric("toktier_serve_routes", "counter", "Requests by route.", "", ("route",), _words("routes")),
@@ -225,7 +237,7 @@ METRICS: Final[tuple[Metric, ...]] = (
 class RouterMetrics:
     """A registry of its own, with one page. The callables are asked at each scrape; what one has to say when it fails
     is for its caller: a scrape then fails. `records`: `Records.state`; `kv_events`: counters that only grow; `guards`:
-    `Guarded.counters`."""
+    `Guarded.counters`; `turns`: `Turns.counters`."""
 
     def __init__(
         self,
@@ -236,12 +248,13 @@ class RouterMetrics:
         records: Callable[[], Mapping[str, Any]] | None = None,
         kv_events: Callable[[], Mapping[str, int]] | None = None,
         guards: Callable[[], Mapping[str, int]] | None = None,
+        turns: Callable[[], Mapping[str, int]] | None = None,
         tokenizer: Explains | None = None,
         tokenizer_name: str = "serve",
     ) -> None:
         """`tokenizer`: whose own metrics are on the page too, under the label `tokenizer_name`."""
         self._stats, self._upstreams, self._slots = stats, upstreams, slots
-        self._records, self._kv_events, self._guards = records, kv_events, guards
+        self._records, self._kv_events, self._guards, self._turns = records, kv_events, guards, turns
         self.registry = CollectorRegistry()
         self.registry.register(self)
         ProcessCollector(registry=self.registry)  # memory, CPU and open files of this process
@@ -266,6 +279,7 @@ class RouterMetrics:
             {} if self._records is None else self._records(),
             {} if self._kv_events is None else self._kv_events(),
             {} if self._guards is None else self._guards(),
+            {} if self._turns is None else self._turns(),
         )
         for metric in METRICS:
             family = _family(metric)

@@ -15,12 +15,15 @@ from toktier.router.remembered import Return
 from toktier.router.slot_content import Content, after_request, of_prompt
 from toktier.router.token_ids import TokenIds, as_ids, shared_prefix
 
+STALLED_SECONDS: Final = 0.25  # that a client may take to read a piece of an answer before it counts as not reading
+
 
 @dataclass(slots=True, eq=False)
 class Reservation:
     """`ids` None: its tokens are not known; `sure` False: the upstream may work on others. `predicted`: tokens that
     the decision counted on. `began`: when it came to be the first in its slot's queue. `seen`: tokens generated so
-    far, to be raised by whoever reads the answer."""
+    far, `sending_since`: when its client was given a piece that it has not taken yet (by the table's clock); both are
+    for whoever passes the answer on to keep."""
 
     upstream: int
     slot: int
@@ -34,13 +37,21 @@ class Reservation:
     returned: Return
     goes_on: bool  # from what the slot holds
     seen: int = 0
+    sending_since: float | None = None
+    evaluated: Content | None = None
     settled: bool = False
     overtaken: bool = False  # a later one of the slot was answered before it was settled
     most_sure: int | None = None  # tokens that stay certain behind it, where later ones may have touched the slot
 
     def prompt(self, n_ctx: int) -> Content | None:
-        """What its slot holds once its prompt is evaluated."""
-        return None if self.ids is None else of_prompt(self.ids, sure=self.sure, n_ctx=n_ctx)
+        """What its slot holds once its prompt is evaluated: the same object each time."""
+        if self.evaluated is None and self.ids is not None:
+            self.evaluated = of_prompt(self.ids, sure=self.sure, n_ctx=n_ctx)
+        return self.evaluated
+
+    def is_stalled(self, now: float) -> bool:
+        """Its client does not read. The upstream generates on all the same, which nobody here sees."""
+        return self.sending_since is not None and now - self.sending_since > STALLED_SECONDS
 
     def promised(self, content: Content | None) -> tuple[int, int]:
         """Tokens that it shares with what its slot holds, but for its last one, and how many of them are certain."""

@@ -22,7 +22,7 @@ from toktier.router import prompts
 from toktier.router.agreement import Agreement, fits, manner
 from toktier.router.bodies import OFF_LOOP_BYTES, ChatRequest, CompletionRequest
 from toktier.router.candidates import BruteForceIndex, Candidate
-from toktier.router.decide import Decision, NoSlot, Policy, decide
+from toktier.router.decide import Decision, NoSlot
 from toktier.router.embedders import OpenEmbedder, open_embedder
 from toktier.router.embedding import Prompt
 from toktier.router.prompts import Prepared
@@ -30,10 +30,13 @@ from toktier.router.ram_cache import RAM_CACHE_UNSEEN
 from toktier.router.refusals import UPSTREAM_RETRY_SECONDS, Refusal, Refused, retry_after
 from toktier.router.relay import Answer
 from toktier.router.request_facts import RequestFacts
+from toktier.router.reservations import Reservation
 from toktier.router.rows import SlotRow, UpstreamRow
-from toktier.router.slots import SlotTable, View
+from toktier.router.slot_view import Known, View
+from toktier.router.slots import SlotTable
 from toktier.router.stats import Stats
 from toktier.router.token_ids import TokenIds
+from toktier.router.turns import Request, Taken, Turns
 from toktier.router.upstream import Bounds, Timeouts, Upstream
 from toktier.router.vocabulary import MIN_REUSE_FOR_HIT, UpstreamState
 
@@ -69,6 +72,9 @@ class Router:
             on_change=None if kv_events is None else kv_events.slot_now,
             on_clear=None if kv_events is None else kv_events.clear,
         )
+        self.turns = Turns(
+            self.table, time.monotonic, in_a_row=settings.turns_in_a_row, seconds=settings.first_byte_seconds
+        )
         timeouts = Timeouts(
             connect=settings.connect_seconds,
             first_byte=settings.first_byte_seconds,
@@ -92,7 +98,6 @@ class Router:
         self._epochs = [0] * len(self.upstreams)  # in which the slots of the table are
         self._told: list[tuple[UpstreamState, int] | None] = [None] * len(self.upstreams)  # state and epoch, in the log
         self._faults_told: dict[str, str | None] = {}  # by what fails, in the log
-        self._policy = Policy()
         # Vectors choose between upstreams, and of one there is no choice.
         self._embedder: OpenEmbedder | None = None
         self._similar: BruteForceIndex[tuple[int, int]] | None = None
@@ -145,6 +150,7 @@ class Router:
             # Of slots that are known from now on no request can have changed any.
             is_new = self._epochs[upstream.index] != epoch
             self.table.audit(upstream.index, held, None if is_new else versions)
+        self.turns.look()
 
     def _tell(self, upstream: Upstream) -> None:
         """One line of the log where an upstream is in another state than the last line said, or another process."""
@@ -226,31 +232,52 @@ class Router:
                     lost = error
         raise lost or self.no_upstream()
 
-    async def decide(self, prepared: Prepared, cache: bool, failed: Collection[int]) -> Decision | NoSlot:
-        """Where a prompt goes. `cache`: whether its prefix may be reused. What follows in the same step of the loop
-        finds the slots as they were seen here."""
+    async def place(
+        self,
+        prepared: Prepared,
+        cache: bool,
+        allowed: Collection[int],
+        reserve: Callable[[Decision], Reservation],
+    ) -> Taken | NoSlot:
+        """Decides where a prompt goes, and waits until it can run there. `cache`: whether its prefix may be reused;
+        `allowed`: upstreams; `reserve`: pins it, in the step of the loop in which the slots were seen."""
         candidates: list[Candidate[tuple[int, int]]] = []
         vector = None
-        views = self._views(prepared.ids)
+        known: Known = {}
+
+        def views() -> list[View]:
+            found = [view for view in self._views(prepared.ids, known) if view.upstream in allowed]
+            if cache:
+                return found
+            return [view._replace(reusable=0, sure=0, goes_on=False) for view in found]
+
         # What exact prefixes say, vectors cannot say better.
-        unseen = not cache or all(view.reusable < MIN_REUSE_FOR_HIT for view in views)
-        if unseen and self._similar is not None and self._embedder is not None:
+        if (
+            self._similar is not None
+            and self._embedder is not None
+            and all(view.reusable < MIN_REUSE_FOR_HIT for view in views())
+        ):
             vector = await self._embedder.embedder.embed(Prompt(prepared.ids, prepared.text))
             candidates = self._similar.search(vector, _CANDIDATES)
-            views = self._views(prepared.ids)  # others may have come meanwhile
-        views = [view for view in views if view.upstream not in failed]
-        if not cache:
-            views = [view._replace(reusable=0, sure=0) for view in views]
-        decision = decide(len(prepared.ids), views, candidates, self._policy)
-        if self._similar is not None and vector is not None and isinstance(decision, Decision):
-            self._similar.add((decision.upstream, decision.slot), vector, len(prepared.ids))
-        return decision
+        taken = await self.turns.take(Request(prepared.ids, views, reserve, self._chooses, candidates))
+        if self._similar is not None and vector is not None and not isinstance(taken, NoSlot):
+            self._similar.add(taken.decision.place, vector, len(prepared.ids))
+        return taken
 
-    def _views(self, ids: TokenIds) -> list[View]:
+    def release(self, reservation: Reservation) -> None:
+        """Of a request that does not go up after all."""
+        self.table.settle(reservation, reached_upstream=False)
+        self.turns.look()
+
+    def _chooses(self, upstream: int) -> bool:
+        """Whether an upstream places requests itself: such a one has every request, and its slots are not followed."""
+        return self.upstreams[upstream].keeps_prompts
+
+    def _views(self, ids: TokenIds, known: Known) -> list[View]:
         """Of upstreams that are used now: one that turned out to be another process is not, before it is admitted."""
         for upstream in self.upstreams:
             self.sync(upstream)
-        return self.table.views(ids)
+        return self.table.views(ids, known)
 
     def is_same_model(self, rendered_by: Upstream | None, upstream: Upstream) -> bool:
         """Whether what one upstream said of a chat holds for another."""

@@ -55,6 +55,7 @@ class ServeSettings:
     max_answer_bytes: int = 256 * _MIB
     max_concurrent: int = 100
     max_queued: int = 100
+    turns_in_a_row: int = 4
     queue_seconds: float = 30.0
     connect_seconds: float = 5.0
     first_byte_seconds: float = 600.0

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Final
 
 from toktier.router import holds
 from toktier.router.rates import Rates
@@ -20,36 +20,12 @@ from toktier.router.reservations import VOID, End, Reservation, Settled, earlier
 from toktier.router.rows import SlotRow
 from toktier.router.slot_content import Content
 from toktier.router.slot_state import Slot
+from toktier.router.slot_view import Known, View, shared_length
 from toktier.router.token_ids import TokenIds, as_ids, shared_prefix
 from toktier.router.traffic import Traffic
 from toktier.router.vocabulary import SlotState
 
 RUNS_ON: Final = 256  # tokens that may be generated until an upstream has seen that nobody reads them
-
-
-class View(NamedTuple):
-    """One slot as a prompt finds it when its turn comes. Lengths and costs are tokens.
-
-    `reusable`: the longest common prefix, at most the prompt less one token, which an upstream evaluates in any case;
-    `sure`: how much of it is certain; `length`: what the slot holds; `proven`: how much of that came back before.
-    `wait`: tokens of prefill until the slot is free, `waiting`: requests in flight on it; `load`: part of the slots of
-    this upstream that are busy. `last_use`: number of the request that used it last, 0: none. `chance`: that what
-    came back never so far will come back.
-    """
-
-    upstream: int
-    slot: int
-    reusable: int
-    sure: int
-    length: int
-    proven: int
-    held: bool
-    wait: float
-    waiting: int
-    load: float
-    last_use: int
-    chance: float
-    n_ctx: int
 
 
 @dataclass(slots=True)
@@ -117,21 +93,23 @@ class SlotTable:
 
     # What a prompt finds
 
-    def views(self, ids: TokenIds) -> list[View]:
-        """Every slot of every usable upstream, in order."""
+    def views(self, ids: TokenIds, known: Known | None = None) -> list[View]:
+        """Every slot of every usable upstream, in order. `known`: what was found for the same IDs before, which is not
+        compared again while a slot holds the same; changed."""
         now, most, usual = self._clock(), max(len(ids) - 1, 0), self._traffic.distance(self._count())
         found: list[View] = []
         for number, upstream in self._upstreams.items():
             if not upstream.usable or not upstream.slots:
                 continue
-            load = sum(1 for slot in upstream.slots if slot.in_flight) / len(upstream.slots)
+            waiting = [sum(1 for one in slot.in_flight if not one.is_stalled(now)) for slot in upstream.slots]
+            load = sum(1 for count in waiting if count) / len(upstream.slots)
             for index, slot in enumerate(upstream.slots):
                 content, proven, is_held = slot.next_finds(upstream.n_ctx)
-                wait = self._wait(slot, upstream, now) if slot.in_flight else 0.0
+                wait = self._wait(slot, upstream, now) if waiting[index] else 0.0
                 shared = sure = length = 0
                 if content is not None:
                     length = len(content.ids)
-                    shared = min(shared_prefix(content.ids, ids), most)
+                    shared = min(shared_length(content.ids, ids, (number, index), known), most)
                     sure = min(shared, content.sure)
                 found.append(
                     View(
@@ -143,18 +121,37 @@ class SlotTable:
                         min(proven, length),
                         is_held,
                         wait,
-                        len(slot.in_flight),
+                        waiting[index],
                         load,
                         slot.last_use,
                         self._traffic.chance(self._traffic.requests - slot.last_use, usual),
                         upstream.n_ctx,
+                        content is not None and not slot.in_flight and content.is_continued_by(shared),
                     )
                 )
         return found
 
+    def length(self, upstream: int, slot: int) -> int:
+        """Tokens that a slot is thought to hold while nothing is in flight on it; 0 where that is not known."""
+        known = self._upstreams.get(upstream)
+        if known is None or not 0 <= slot < len(known.slots):
+            return 0
+        place = known.slots[slot]
+        return 0 if place.in_flight or place.content is None else len(place.content.ids)
+
+    def has_free(self) -> bool:
+        """Whether any slot may be had now; or there is no usable upstream at all, which somebody has to be told."""
+        now = self._clock()
+        usable = [upstream for upstream in self._upstreams.values() if upstream.usable and upstream.slots]
+        return not usable or any(
+            all(one.is_stalled(now) for one in slot.in_flight) for upstream in usable for slot in upstream.slots
+        )
+
     def _wait(self, slot: Slot, upstream: _Upstream, now: float) -> float:
         total = 0.0
         for first, reservation in enumerate(slot.in_flight):
+            if reservation.is_stalled(now):
+                continue
             prompt = 0 if reservation.ids is None else len(reservation.ids)
             elapsed = None if first or reservation.began is None else now - reservation.began
             todo = max(prompt - reservation.predicted, 1)

@@ -184,11 +184,13 @@ class Stats:
         records: Mapping[str, Any] | None = None,
         kv_events: Mapping[str, int] | None = None,
         guards: Mapping[str, int] | None = None,
+        turns: Mapping[str, int] | None = None,
         missing: Sequence[str] = (),
     ) -> dict[str, Any]:
         """The answer to GET /toktier/stats (tables/schemas/serve_stats.schema.json). `records`: of `Records.state()`,
-        None where none are kept; `kv_events`, `guards`: counters of the publisher and of what stands before the
-        routes, likewise; `missing`: sentences for people about what is switched off or does not work."""
+        None where none are kept; likewise counters of the publisher (`kv_events`), of what stands before the routes
+        (`guards`) and of those that wait for a slot (`turns`); `missing`: sentences for people about what is switched
+        off or does not work."""
         with self._lock:
             at = self._clock() - self._began
             series = {"fine": self._fine.to_dict(at), "coarse": self._coarse.to_dict(at)}
@@ -202,6 +204,7 @@ class Stats:
             "series": series,
             "records": None if records is None else dict(records),
             "guards": None if guards is None else dict(guards),
+            "turns": None if turns is None else dict(turns),
             "kv_events": None if kv_events is None else dict(kv_events),
             "missing": [shown(sentence, 400) for sentence in missing[:MAX_MISSING]],
         }

@@ -1,0 +1,282 @@
+"""Whose turn it is: requests that find no free slot wait here, and one that comes free is given to one of them.
+
+A request is bound to a slot when it can run, not when it arrives: by then it is known which slot holds what. Whoever
+waited longest is asked first, and takes the slot that costs it least (`decide`), or waits on where that one is busy.
+
+With more conversations than slots, that order alone would waste every prefix: the slot of a conversation is taken by
+the next one before its answer was read. Two things bend it, within bounds. A request that *goes on* from what a free
+slot holds passes those that wait for that slot, and the slot of a conversation that will most likely go on at once is
+*kept* for it for a moment (`keeping`), also from those who come within it; both up to `in_a_row` turns of one
+conversation in that slot. And nobody is passed more often than `in_a_row` times for each slot, be it because it waited
+for a busy one: then it takes what is free, and nobody passes it any more.
+
+A slot whose client does not read counts as free: the upstream generates on without it. Prompts that fit no slot, and
+those for an upstream that chooses slots itself, never wait. Not here: what slots hold (`slots`), how many requests are
+let in at all (`admission`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Final, NamedTuple
+
+from toktier.errors import ToktierError
+from toktier.router.candidates import Candidate
+from toktier.router.decide import Decision, NoSlot, Policy, decide
+from toktier.router.keeping import Keeping
+from toktier.router.refusals import Refusal, Refused, retry_after
+from toktier.router.reservations import Reservation
+from toktier.router.slot_view import Place, View
+from toktier.router.slots import SlotTable
+from toktier.router.token_ids import TokenIds
+
+WINDOW: Final = 16  # of those that wait, how many are looked at when a slot comes free: 0.5 ms for 4 slots, 2 for 16
+TICK: Final = 0.25  # seconds between two looks, where nobody tells: of clients that stopped reading, of time
+
+
+class Request(NamedTuple):
+    """One that wants a slot. `views`: those of its prompt that it may have, as they are now; `reserve`: takes what was
+    decided, in the same step of the loop; `chooses`: whether an upstream chooses the slot itself."""
+
+    ids: TokenIds
+    views: Callable[[], Sequence[View]]
+    reserve: Callable[[Decision], Reservation]
+    chooses: Callable[[int], bool]
+    candidates: Sequence[Candidate[Place]] = ()
+
+
+class Taken(NamedTuple):
+    """`waited`: seconds for a slot to come free."""
+
+    decision: Decision
+    reservation: Reservation
+    waited: float
+
+
+@dataclass(slots=True)
+class Counts:
+    """`waited`: requests that had to, `left`: of these, whose clients went away meanwhile; `let_pass`: turns given to
+    one that others were before; `kept`: slots kept free for a moment, `kept_in_vain`: of these, for a turn that did not
+    come. They only grow."""
+
+    waited: int = 0
+    left: int = 0
+    let_pass: int = 0
+    kept: int = 0
+    kept_in_vain: int = 0
+
+
+@dataclass(slots=True)
+class _Kept:
+    """`wanted`: somebody waits because of it."""
+
+    since: float
+    until: float
+    wanted: bool = False
+
+
+@dataclass(eq=False, slots=True)
+class _Waiting:
+    request: Request
+    outcome: asyncio.Future[Decision | NoSlot]
+    reservation: Reservation | None = None
+    passed: int = 0  # turns that were given to one behind it
+
+
+class _Chance(NamedTuple):
+    """What one of those that wait may have now. `behind`: how many wait longer."""
+
+    behind: int
+    waiting: _Waiting
+    decision: Decision
+    goes_on: bool
+
+    @property
+    def place(self) -> Place:
+        return self.decision.place
+
+
+class Turns:
+    def __init__(
+        self,
+        table: SlotTable,
+        clock: Callable[[], float],
+        *,
+        in_a_row: int,
+        seconds: float,
+        policy: Policy | None = None,
+    ) -> None:
+        """`clock`: seconds, monotonic; `in_a_row`: 1: strictly in order; `seconds`: that one waits at most."""
+        self.counts = Counts()
+        self._table, self._clock, self._policy = table, clock, policy
+        self._in_a_row, self._seconds = in_a_row, seconds
+        self._keeping = Keeping()
+        self._waiting: list[_Waiting] = []
+        self._passed: dict[Place, int] = {}  # turns in a row that were let pass there
+        self._kept: dict[Place, _Kept] = {}
+        self._timer: asyncio.TimerHandle | None = None
+
+    @property
+    def waiting(self) -> int:
+        return len(self._waiting)
+
+    def counters(self) -> dict[str, int]:
+        """Numbers that only grow, but for `waiting`."""
+        return {"waiting": self.waiting, **asdict(self.counts)}
+
+    async def take(self, request: Request) -> Taken | NoSlot:
+        """Waits for its turn, and raises Refused where it does not come in time. Whoever is cancelled leaves nothing
+        behind."""
+        waiting = _Waiting(request, asyncio.get_running_loop().create_future())
+        self._waiting.append(waiting)
+        began = self._clock()
+        try:
+            self.look()
+            self.counts.waited += not waiting.outcome.done()
+            async with asyncio.timeout(self._seconds):
+                outcome = await waiting.outcome
+        except BaseException as error:
+            if waiting in self._waiting:
+                self._waiting.remove(waiting)
+                self.counts.left += not isinstance(error, TimeoutError)
+            if waiting.reservation is not None:
+                self._table.settle(waiting.reservation, reached_upstream=False)
+            self.look()
+            if isinstance(error, TimeoutError):
+                raise self._too_long() from None
+            raise
+        if isinstance(outcome, NoSlot):
+            return outcome
+        assert waiting.reservation is not None
+        return Taken(outcome, waiting.reservation, self._clock() - began)
+
+    def ended(self, reservation: Reservation, *, whole: bool) -> None:
+        """A request was settled. `whole`: it was answered to the end, so that its conversation may go on."""
+        place = (reservation.upstream, reservation.slot)
+        if whole and self._may_pass(place):
+            self._keep(place)
+        self.look()
+
+    def look(self) -> None:
+        """Gives away what there is to give. To be called when anything changed."""
+        now = self._clock()
+        for place, kept in list(self._kept.items()):
+            if now >= kept.until:
+                del self._kept[place]
+                self._keeping.ended(None)
+                self.counts.kept_in_vain += kept.wanted
+        while self._waiting and self._give_one(now):
+            pass
+        self._wake(now)
+
+    def _give_one(self, now: float) -> bool:
+        chances: list[_Chance] = []
+        # While all slots are busy only the newest one is new: it may want none of them.
+        window = self._waiting[:WINDOW] if self._table.has_free() else self._waiting[-1:]
+        for behind, waiting in enumerate(window):
+            if waiting.outcome.done():  # it was cancelled, and did not come to say so
+                self._waiting.remove(waiting)
+                return True
+            request = waiting.request
+            views = request.views()
+            is_due = self._is_due(waiting, views)
+            if is_due:  # it takes what is there
+                free = [view for view in views if view.waiting == 0] or views
+            else:
+                free = [view for view in views if not self._is_kept_from(view)]
+            decision = decide(len(request.ids), free, request.candidates, self._policy)
+            if isinstance(decision, NoSlot):
+                if not views:
+                    self._end(waiting, decision)
+                    return True
+            else:
+                view = next(v for v in free if (v.upstream, v.slot) == decision.place)
+                if view.waiting == 0 or not decision.fits or request.chooses(decision.upstream):
+                    chances.append(_Chance(behind, waiting, decision, view.goes_on))
+                    if is_due or chances[0].goes_on or not self._may_pass(chances[0].place):
+                        break  # nobody passes it
+                    continue
+            if len(free) < len(views):
+                self._are_wanted(views)
+        if not chances:
+            return False
+        first = chances[0]
+        chosen = next((one for one in chances if one.goes_on and one.place == first.place), first)
+        self._give(chosen, passes=chosen is not first or (first.behind > 0 and first.place in self._kept), now=now)
+        return True
+
+    def _give(self, chance: _Chance, *, passes: bool, now: float) -> None:
+        place = chance.place
+        self._passed[place] = self._passed.get(place, 0) + 1 if passes else 0
+        self.counts.let_pass += passes
+        for waiting in self._waiting[: chance.behind]:
+            waiting.passed += 1
+        if (kept := self._kept.pop(place, None)) is not None:
+            if chance.goes_on:
+                self._keeping.ended(now - kept.since)
+            else:  # by one that is due, which says nothing of the conversation
+                self.counts.kept_in_vain += kept.wanted
+        waiting = chance.waiting
+        try:
+            waiting.reservation = waiting.request.reserve(chance.decision)
+        except ToktierError as error:  # which is this one's alone
+            self._waiting.remove(waiting)
+            waiting.outcome.set_exception(error)
+        else:
+            self._end(waiting, chance.decision)
+
+    def _end(self, waiting: _Waiting, outcome: Decision | NoSlot) -> None:
+        self._waiting.remove(waiting)
+        waiting.outcome.set_result(outcome)
+
+    def _too_long(self) -> Refused:
+        return Refused(
+            Refusal.OVERLOADED,
+            f"no slot came free within {self._seconds:g} seconds; {self.waiting:,} other requests wait for one",
+            remedy="try again later, or start the router with a larger --first-byte-seconds",
+            headers=[retry_after(60)],
+        )
+
+    # Keeping
+
+    def _is_due(self, waiting: _Waiting, views: Sequence[View]) -> bool:
+        return waiting.passed >= self._in_a_row * len(views)
+
+    def _may_pass(self, place: Place) -> bool:
+        return self._passed.get(place, 0) + 1 < self._in_a_row
+
+    def _keep(self, place: Place) -> None:
+        """Also where nobody waits yet: whoever comes within the moment would take the slot."""
+        rates = self._table.rates(place[0])
+        if rates is None or (self._waiting and self._is_due(self._waiting[0], self._waiting[0].request.views())):
+            return
+        seconds = self._keeping.seconds(self._table.length(*place), rates.prefill)
+        if seconds is not None:
+            now = self._clock()
+            self._kept[place] = _Kept(now, now + seconds)
+
+    def _is_kept_from(self, view: View) -> bool:
+        """What shares half of it or more may have it, though it does not go on from it."""
+        return (view.upstream, view.slot) in self._kept and not view.goes_on and 2 * view.reusable < view.length
+
+    def _are_wanted(self, views: Sequence[View]) -> None:
+        for view in views:
+            if self._is_kept_from(view):
+                kept = self._kept[view.upstream, view.slot]
+                self.counts.kept += not kept.wanted
+                kept.wanted = True
+
+    def _wake(self, now: float) -> None:
+        """Looks again when the first of the slots that are kept is not any more, and now and then while any waits."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._waiting:
+            until = min((kept.until - now for kept in self._kept.values()), default=TICK)
+            self._timer = asyncio.get_running_loop().call_later(min(until, TICK), self._looks_again)
+
+    def _looks_again(self) -> None:
+        self._timer = None
+        self.look()
