@@ -81,7 +81,7 @@ def run(
 
 
 def posts(url: str, *, last: bool = False) -> Head:
-    return head("POST", httpx.URL(f"{url}/completion"), [("accept", "*/*")], last=last)
+    return head("POST", httpx.URL(f"{url}/completion"), {"accept": "*/*"}, last=last)
 
 
 async def parts(reply: Reply) -> list[bytes]:
@@ -191,7 +191,7 @@ def test_values_of_a_header_that_comes_twice_are_joined(name: bytes) -> None:
 @pytest.mark.parametrize("value", ["a\r\nb: c", "a\nb", "\0"])
 def test_what_may_not_stand_in_a_head_is_not_sent(value: str) -> None:
     with pytest.raises(httpx.LocalProtocolError):
-        head("POST", httpx.URL("http://127.0.0.1:1/"), [("authorization", value)])
+        head("POST", httpx.URL("http://127.0.0.1:1/"), {"authorization": value})
 
 
 PLAIN = b"HTTP/1.1 200 OK\r\nKeep-Alive: timeout=5, max=100\r\nContent-Length: 2\r\nx-a: \r\n\r\nok"

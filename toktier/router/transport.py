@@ -44,11 +44,13 @@ class Head:
     last: bool
 
 
-def head(method: str, url: httpx.URL, headers: Iterable[tuple[str, str]], *, last: bool = False) -> Head:
+def head(method: str, url: httpx.URL, headers: Mapping[str, str], *, last: bool = False) -> Head:
     """`method`: GET or POST. Raises httpx.LocalProtocolError for what may not stand in a head."""
-    given = [("host", url.netloc.decode("ascii")), *headers, ("connection", "close" if last else "keep-alive")]
+    given = {"host": url.netloc.decode("ascii"), **headers, "connection": "close" if last else "keep-alive"}
     try:
-        written = h11.Connection(h11.CLIENT).send(h11.Request(method=method, target=url.raw_path, headers=given))
+        written = h11.Connection(h11.CLIENT).send(
+            h11.Request(method=method, target=url.raw_path, headers=list(given.items()))
+        )
     except h11.LocalProtocolError as error:
         raise httpx.LocalProtocolError(str(error)) from None
     assert written is not None

@@ -163,9 +163,9 @@ class Upstream:
         self._admission = admission
         self._probing = asyncio.Lock()
         self._suspected = asyncio.Event()
-        self._headers = [("accept", "*/*"), ("accept-encoding", "identity"), ("user-agent", "toktier")]
+        self._headers = {"accept": "*/*", "accept-encoding": "identity", "user-agent": "toktier"}
         if api_key is not None:
-            self._headers.append(("authorization", f"Bearer {api_key}"))
+            self._headers["authorization"] = f"Bearer {api_key}"
         # Reads end by the time-outs of this module, which differ before and after the first byte.
         self._transport = transport or Transport(
             httpx.URL(self.url),
@@ -378,7 +378,7 @@ class Upstream:
         would be lost that is sent before the end is seen."""
         known = self._heads.get((method, path, last))
         if known is None:  # of few paths, all written in this module
-            headers = [*self._headers, *([("content-type", "application/json")] if method == "POST" else [])]
+            headers = {**self._headers, **({"content-type": "application/json"} if method == "POST" else {})}
             known = self._heads[method, path, last] = head(method, httpx.URL(self.url + path), headers, last=last)
         return known
 
