@@ -193,6 +193,24 @@ def test_what_is_known_is_bounded(mini: toktier.Tokenizer, monkeypatch: pytest.M
     assert len(made._known) == 10
 
 
+def test_a_chat_that_goes_on_stays_known_while_others_come_and_go(
+    mini: toktier.Tokenizer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What of a chat was known before is not kept alive by its turns, and is not needed."""
+    monkeypatch.setattr(agreement, "MAX_KNOWN", 20)
+    stand_in = StandIn(same(mini))
+    made, agree = agreed_of(stand_in, mini)
+    texts = ["first"]
+    for turn in range(8):
+        stand_in.asked.clear()
+        text = agree(chat(*texts)).text
+        assert (stand_in.asked == [text]) is (turn == 0)
+        for other in range(3):
+            agree(chat(f"chat {turn} {other}"))
+        texts += [f"Answer {turn}", f"Question {turn}"]
+    assert len(made._known) == 20
+
+
 # at admission
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import tracemalloc
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
 from typing import cast
 
@@ -24,6 +24,7 @@ from toktier.router import router
 from toktier.router.bodies import Cut
 from toktier.router.exchange import MAX_LOST
 from toktier.router.relay import StreamRelay
+from toktier.router.transport import Head, Reply, Transport
 from toktier.router.upstream import MAX_ERROR_BODY, Route, Upstream
 from toktier.router.vocabulary import Outcome
 
@@ -220,14 +221,26 @@ def test_an_answer_in_very_many_pieces_takes_no_more_memory_than_its_bytes() -> 
     """Two bytes as an object of their own are more than fifty."""
     pieces = 1 << 15
 
-    class Pieces(httpx.AsyncByteStream):
-        async def __aiter__(self) -> AsyncIterator[bytes]:
-            for _ in range(pieces):
-                yield bytes(bytearray(b"xx"))
+    class Pieces:
+        status, headers, is_over, left = 200, dict[bytes, bytes](), False, pieces
+
+        def at_hand(self) -> None:
+            return None
+
+        async def part(self) -> bytes | None:
+            self.left -= 1
+            return None if self.left < 0 else bytes(bytearray(b"xx"))
+
+        def close(self) -> None: ...
+
+    class OfPieces(Transport):
+        async def ask(self, head: Head, body: bytes | None) -> Reply:
+            return cast(Reply, Pieces())
 
     async def main() -> tuple[int, int]:
-        transport = httpx.MockTransport(lambda _: httpx.Response(200, stream=Pieces()))
-        upstream = Upstream(0, "http://127.0.0.1:9", transport=transport)
+        url = "http://127.0.0.1:9"
+        transport = OfPieces(httpx.URL(url), connections=1, idle_seconds=1, connect_seconds=1)
+        upstream = Upstream(0, url, transport=transport)
         async with upstream.open(Route.COMPLETION, b"{}", stream=False) as passage:
             return len(await passage.read()), len(await upstream.models())
 

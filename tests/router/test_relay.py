@@ -258,6 +258,24 @@ def test_a_member_of_that_name_elsewhere_stays() -> None:
     assert read_answer(nested, CUT)[0] == nested
 
 
+@pytest.mark.parametrize(
+    ("before", "behind"),
+    [
+        (b'{"a":1,', b',"timings":{"b":2}}'),
+        (b"{", b',"timings":{"b":2},"c":{"d":1,"timings":5}}'),
+        (b"{", b',"timings":[1,"timings"],"c":",\\"timings\\":"}'),
+        (b'{"a":{"b":1,"timings":3},', b', "timings" : 4 }'),
+        (b"{", ',"é\U0001f642":1}'.encode()),
+        (b"{", b',"\\u00e9\\"":1,"":2}'),
+        (b'{"a":1,', b',"":{"b":1,"":2}}'),
+    ],
+)
+def test_the_member_alone_is_cut_out_whatever_is_behind_it(before: bytes, behind: bytes) -> None:
+    for value in (b'{"x":{"y":1,"timings":0},"":0,"timings":{"b":2}}', b"{}", b'[",\\"timings\\":"]', b"1"):
+        body, _ = read_answer(before + b'"__verbose":' + value + behind, CUT)
+        assert body == (before[:-1] + behind if before != b"{" else before + behind[1:])
+
+
 @pytest.mark.parametrize("body", [b'{"\\u005f_verbose":{}}', b'{"a":1, "__verbose" :{}}'])
 def test_a_member_in_another_spelling_passes_with_a_note(body: bytes) -> None:
     passed, answer = read_answer(body, CUT)

@@ -136,9 +136,12 @@ def test_answers_in_one_piece_share_a_connection(fake: FakeUpstream, mini: tokti
 
     with Served(fake.url, tokenizer=mini) as served:
         fake.answers["/completion"] = where_it_was_asked
+        tasks = served.call(_tasks)
         served.complete(tokens(1, 100))
         ended, open_now = fake.ended, len(fake._tasks)
-        for number in range(20):
+        for number in range(2, 22):  # each is new: of one that should have been found, the upstream would be suspected
+            # A client has its answer before the connection to the upstream is given back.
+            served.until(lambda: served.call(_tasks) <= tasks)
             served.complete(tokens(number, 100))
         assert (fake.ended, len(fake._tasks)) == (ended, open_now)
 

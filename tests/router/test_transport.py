@@ -9,16 +9,21 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Sequence
+from itertools import product
 from typing import Any
 
+import h11
 import httpx
 import pytest
 
-from toktier.router.transport import Transport
+from toktier.router.transport import Head, Reply, Transport, _plain, head
 
 OK = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"
+NOT_PLAIN = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\nx-odd: \xff\r\n\r\nok"  # h11 reads it
+CHUNKED = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n"
 EOF = b"<the end>"
 Use = Callable[[Transport, str, list[int]], Awaitable[Any]]
+SECONDS = 30.0
 
 
 async def read_request(reader: asyncio.StreamReader) -> bytes:
@@ -27,7 +32,18 @@ async def read_request(reader: asyncio.StreamReader) -> bytes:
     return await reader.readexactly(int(length.split(b":")[1]))
 
 
-def run(answers: Sequence[Sequence[bytes]], use: Use, *, connections: int = 4, idle: float = 60.0) -> Any:
+def opened(url: str, *, connections: int = 1, idle: float = 60.0, connect: float = SECONDS) -> Transport:
+    return Transport(httpx.URL(url), connections=connections, idle_seconds=idle, connect_seconds=connect)
+
+
+def run(
+    answers: Sequence[Sequence[bytes]],
+    use: Use,
+    *,
+    connections: int = 4,
+    idle: float = 60.0,
+    connect: float = SECONDS,
+) -> Any:
     """`answers`: of each connection in the order in which they are opened, what is written for each of its requests;
     a list that is over keeps silent, and EOF ends the connection. `use` is given the number of requests that each
     connection had."""
@@ -53,27 +69,34 @@ def run(answers: Sequence[Sequence[bytes]], use: Use, *, connections: int = 4, i
 
         server = await asyncio.start_server(serve, "127.0.0.1", 0)
         url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-        transport = Transport(httpx.URL(url), connections=connections, idle_seconds=idle)
+        transport = opened(url, connections=connections, idle=idle, connect=connect)
         try:
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(SECONDS):
                 return await use(transport, url, requests)
         finally:
-            await transport.aclose()
+            transport.close()
             server.close()
 
     return asyncio.run(main())
 
 
-def asked(url: str, body: bytes = b"{}", **timeouts: float) -> httpx.Request:
-    return httpx.Request("POST", f"{url}/completion", content=body, extensions={"timeout": timeouts})
+def posts(url: str, *, last: bool = False) -> Head:
+    return head("POST", httpx.URL(f"{url}/completion"), {"accept": "*/*"}, last=last)
 
 
-async def answered(transport: Transport, url: str, body: bytes = b"{}") -> tuple[int, bytes]:
-    response = await transport.handle_async_request(asked(url, body))
+async def parts(reply: Reply) -> list[bytes]:
+    found = []
+    while (part := await reply.part()) is not None:
+        found.append(part)
+    return found
+
+
+async def answered(transport: Transport, url: str, body: bytes = b"{}", *, last: bool = False) -> tuple[int, bytes]:
+    reply = await transport.ask(posts(url, last=last), body)
     try:
-        return response.status_code, b"".join([part async for part in response.aiter_raw()])
+        return reply.status, b"".join(await parts(reply))
     finally:
-        await response.aclose()
+        reply.close()
 
 
 async def turns() -> None:
@@ -81,12 +104,191 @@ async def turns() -> None:
     await asyncio.sleep(0.05)
 
 
-def test_a_connection_is_used_again_behind_a_whole_answer() -> None:
+@pytest.mark.parametrize("answer", [OK, NOT_PLAIN, CHUNKED], ids=["plain", "not-plain", "chunked"])
+def test_a_connection_is_used_again_behind_a_whole_answer(answer: bytes) -> None:
     async def use(transport: Transport, url: str, requests: list[int]) -> None:
-        assert [await answered(transport, url) for _ in range(3)] == [(200, b"ok")] * 3
-        assert requests == [3]
+        assert [await answered(transport, url) for _ in range(4)] == [(200, b"ok")] * 4
+        assert requests == [4]
 
-    run([[OK] * 3], use)
+    run([[answer, answer, OK, answer]], use)
+
+
+@pytest.mark.parametrize("answer", [OK, NOT_PLAIN, CHUNKED], ids=["plain", "not-plain", "chunked"])
+def test_a_request_that_is_the_last_of_its_connection_is(answer: bytes) -> None:
+    async def use(transport: Transport, url: str, requests: list[int]) -> None:
+        assert await answered(transport, url, last=True) == (200, b"ok")
+        assert await answered(transport, url) == (200, b"ok")
+        assert requests == [1, 1]
+
+    run([[answer, OK], [OK]], use)
+
+
+@pytest.mark.parametrize("answer", [OK, NOT_PLAIN, CHUNKED], ids=["plain", "not-plain", "chunked"])
+def test_an_answer_in_single_bytes_is_the_same(answer: bytes) -> None:
+    async def main() -> None:
+        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            with contextlib.suppress(asyncio.IncompleteReadError):
+                while True:
+                    await read_request(reader)
+                    for byte in answer:
+                        writer.write(bytes([byte]))
+                        await writer.drain()
+                        await asyncio.sleep(0.001)
+            writer.close()
+
+        server = await asyncio.start_server(serve, "127.0.0.1", 0)
+        url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        transport = opened(url)
+        for _ in range(2):
+            assert await answered(transport, url) == (200, b"ok")
+        transport.close()
+        server.close()
+
+    asyncio.run(main())
+
+
+def test_a_body_goes_on_behind_what_came_with_its_head_and_its_connection_is_free_with_its_end() -> None:
+    body = bytes(range(256)) * 2048
+
+    async def use(transport: Transport, url: str, requests: list[int]) -> None:
+        reply = await transport.ask(posts(url), b"{}")
+        first = reply.at_hand()
+        assert first is None or body.startswith(first)
+        assert (first or b"") + b"".join(await parts(reply)) == body
+        assert reply.is_over
+        assert reply.at_hand() is None
+        assert await reply.part() is None
+        assert await answered(transport, url) == (200, b"ok")  # while the first is not closed by its reader
+        reply.close()
+        assert requests == [2]
+
+    run([[b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n" % len(body) + body, OK]], use, connections=1)
+
+
+@pytest.mark.parametrize("read", [0, 1], ids=["head", "half"])
+def test_an_answer_of_a_known_length_that_is_left_early_ends_its_connection(read: int) -> None:
+    async def use(transport: Transport, url: str, requests: list[int]) -> None:
+        reply = await transport.ask(posts(url), b"{}")
+        for _ in range(read):
+            assert await reply.part() == b"half"
+        reply.close()
+        assert await answered(transport, url) == (200, b"ok")
+        assert requests == [1, 1]
+
+    run([[b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nhalf"], [OK]], use, connections=1)
+
+
+@pytest.mark.parametrize("name", [b"content-type", b"x-odd"])
+def test_values_of_a_header_that_comes_twice_are_joined(name: bytes) -> None:
+    async def use(transport: Transport, url: str, requests: list[int]) -> None:
+        reply = await transport.ask(posts(url), b"{}")
+        assert reply.headers[name] == b"a, b"
+        assert await parts(reply) == [b"ok"]
+
+    run([[OK.replace(b"\r\n\r\n", b"\r\n%s: a\r\n%s:b \r\n\r\n" % (name, name.upper()))]], use)
+
+
+@pytest.mark.parametrize("value", ["a\r\nb: c", "a\nb", "\0"])
+def test_what_may_not_stand_in_a_head_is_not_sent(value: str) -> None:
+    with pytest.raises(httpx.LocalProtocolError):
+        head("POST", httpx.URL("http://127.0.0.1:1/"), {"authorization": value})
+
+
+PLAIN = b"HTTP/1.1 200 OK\r\nKeep-Alive: timeout=5, max=100\r\nContent-Length: 2\r\nx-a: \r\n\r\nok"
+ODD_LINES = (
+    *(b"Content-Length: 2", b"content-length: 3", b"content-length: 02", b"content-length: 2, 2", b"content-length:"),
+    *(b"content-length: +2", b"content-length: 1_0", b"content-length: -2", b"content-length: 99999999999999999999"),
+    *(b"Transfer-Encoding: chunked", b"transfer-encoding: gzip", b"Connection: close", b"connection: keep-alive"),
+    *(b"Access-Control-Allow-Origin: ", b"content-type:\ta/b; c=d \t", b"x:y:z", b"Keep-Alive: a", b"upgrade: h2c"),
+    *(
+        b" folded",
+        b"\tfolded",
+        b"no colon",
+        b": no name",
+        b"sp ace: a",
+        b"space : a",
+        b"x_y!: a",
+        b"x: \x7f",
+        b"x: \xff",
+    ),
+    *(b"x: a\rb", b"x: a\nb", b"x: a\0b", b"x: a\vb", b"x:", b"", b"\r", b"\n", b"x" * 20_000 + b": y"),
+)
+STATUS_LINES = (
+    *(b"HTTP/1.1 200 OK", b"HTTP/1.1 500 Internal Server Error", b"HTTP/1.1 200 ", b"HTTP/1.1 200", b"HTTP/1.1 600 X"),
+    *(b"HTTP/1.1 204 None", b"HTTP/1.1 304 Same", b"HTTP/1.1 100 Go on", b"HTTP/1.1 101 Other", b"HTTP/1.1 099 X"),
+    *(
+        b"HTTP/1.0 200 OK",
+        b"HTTP/1.2 200 OK",
+        b"HTTP/2 200 OK",
+        b"http/1.1 200 OK",
+        b" HTTP/1.1 200 OK",
+        b"",
+        b"200 OK",
+    ),
+    *(b"HTTP/1.1  200 OK", b"HTTP/1.1 2000 OK", b"HTTP/1.1 200 O\xffK", b"HTTP/1.1 200 O\nK", b"HTTP/1.1 200 O\rK"),
+)
+
+
+def is_plain(data: bytes) -> bool:
+    """Whether the head is read without h11, which then has to read the same."""
+    plain = _plain(data)
+    if plain is None:
+        return False
+    status, headers, length, begin = plain
+    body = data[begin:]
+    parser = h11.Connection(h11.CLIENT)
+    parser.send(h11.Request(method="POST", target="/", headers=[("host", "a")]))
+    parser.send(h11.EndOfMessage())
+    parser.receive_data(data)
+    event = parser.next_event()
+    assert isinstance(event, h11.Response)
+    assert event.status_code == status
+    assert list(event.headers) == list(headers.items())
+    read = b""
+    while isinstance(event := parser.next_event(), h11.Data):
+        read += event.data
+    assert read == body[:length]
+    if length > len(body):
+        assert event is h11.NEED_DATA
+    else:
+        assert isinstance(event, h11.EndOfMessage)
+        assert parser.trailing_data[0] == body[length:]
+        assert parser.their_state is h11.DONE  # and not MUST_CLOSE
+    return True
+
+
+def test_a_head_that_is_taken_for_plain_says_the_same_to_h11() -> None:
+    found = []
+    for status_line, line, end, body in product(STATUS_LINES, ODD_LINES, (b"\r\n", b"\n"), (b"ok", b"", b"okay")):
+        for lines in ([line], [b"Content-Length: 2", line], [line, b"Content-Length: 2"]):
+            found.append(is_plain(end.join([status_line, *lines, b"", b""]) + body))
+    assert 50 < sum(found) < len(found) / 10
+
+
+def test_a_plain_head_with_one_other_byte_says_the_same_to_h11() -> None:
+    found = [
+        is_plain(PLAIN[:place] + bytes([byte]) + PLAIN[place + 1 :])
+        for place in range(len(PLAIN) - 2)
+        for byte in range(256)
+    ]
+    assert len(found) / 10 < sum(found) < len(found) / 2
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        pytest.param(b"", id="nothing else"),
+        pytest.param(
+            b"Keep-Alive: timeout=5, max=100\r\nContent-Type: application/json; charset=utf-8\r\n", id="as it is"
+        ),
+        pytest.param(b"Access-Control-Allow-Origin: \r\n", id="an empty value"),
+    ],
+)
+def test_what_a_llama_server_says_is_plain(said: bytes) -> None:
+    data = b"HTTP/1.1 200 OK\r\n" + said + b"Server: llama.cpp\r\nContent-Length: 2\r\n\r\nok"
+    plain = _plain(data)
+    assert plain is not None
+    assert (plain[0], plain[2], data[plain[3] :]) == (200, 2, b"ok")
 
 
 @pytest.mark.parametrize(
@@ -133,10 +335,10 @@ def test_an_answer_that_nobody_reads_to_its_end_ends_its_connection_at_once() ->
 
         server = await asyncio.start_server(serve, "127.0.0.1", 0)
         url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-        transport = Transport(httpx.URL(url), connections=1, idle_seconds=60)
-        response = await transport.handle_async_request(asked(url))
-        assert await anext(response.aiter_raw()) == b"abc"
-        await response.aclose()
+        transport = opened(url)
+        reply = await transport.ask(posts(url), b"{}")
+        assert await reply.part() == b"abc"
+        reply.close()
         async with asyncio.timeout(30):
             await gone.wait()
         server.close()
@@ -150,8 +352,8 @@ def test_chunks_come_one_by_one_and_as_they_were_sent() -> None:
     )
 
     async def use(transport: Transport, url: str, requests: list[int]) -> None:
-        response = await transport.handle_async_request(asked(url))
-        assert [part async for part in response.aiter_raw()] == [b"data: 1\n\n", b"data: 22\n\n"]
+        reply = await transport.ask(posts(url), b"{}")
+        assert await parts(reply) == [b"data: 1\n\n", b"data: 22\n\n"]
         assert await answered(transport, url) == (200, b"ok")
         assert requests == [2]
 
@@ -218,10 +420,10 @@ def test_nobody_there_is_an_error_of_connecting() -> None:
         port = closed.sockets[0].getsockname()[1]
         closed.close()
         await closed.wait_closed()
-        other = Transport(httpx.URL(f"http://127.0.0.1:{port}"), connections=1, idle_seconds=60)
+        other = opened(f"http://127.0.0.1:{port}")
         for _ in range(2):  # the place that the first had is free again
             with pytest.raises(httpx.ConnectError):
-                await other.handle_async_request(asked(f"http://127.0.0.1:{port}", pool=5.0))
+                await other.ask(posts(f"http://127.0.0.1:{port}"), b"{}")
 
     run([], use)
 
@@ -229,24 +431,25 @@ def test_nobody_there_is_an_error_of_connecting() -> None:
 def test_a_server_without_tls_is_no_https() -> None:
     async def use(transport: Transport, url: str, requests: list[int]) -> None:
         secure = url.replace("http:", "https:")
-        other = Transport(httpx.URL(secure), connections=1, idle_seconds=60)
+        other = opened(secure, connect=0.3)
         with pytest.raises((httpx.ConnectError, httpx.ConnectTimeout)):
-            await other.handle_async_request(asked(secure, connect=0.3))
+            await other.ask(posts(secure), b"{}")
 
     run([[b"HTTP/1.1 400 Bad Request\r\n\r\n" + EOF]], use)
 
 
 def test_requests_beyond_the_connections_wait_and_are_refused_in_time() -> None:
     async def use(transport: Transport, url: str, requests: list[int]) -> None:
-        first = await transport.handle_async_request(asked(url))
+        first = await transport.ask(posts(url), b"{}")
         with pytest.raises(httpx.PoolTimeout):
-            await transport.handle_async_request(asked(url, pool=0.01))
+            await transport.ask(posts(url), b"{}")
         second = asyncio.ensure_future(answered(transport, url))
-        assert b"".join([part async for part in first.aiter_raw()]) == b"ok"
+        await asyncio.sleep(0)  # it waits now
+        assert b"".join(await parts(first)) == b"ok"
         assert await second == (200, b"ok")
         assert requests == [2]
 
-    run([[OK, OK]], use, connections=1)
+    run([[OK, OK]], use, connections=1, connect=0.2)
 
 
 def test_a_request_that_is_given_up_gives_its_place_back() -> None:
@@ -280,18 +483,17 @@ def test_an_answer_that_is_not_read_makes_the_upstream_wait() -> None:
 
         server = await asyncio.start_server(serve, "127.0.0.1", 0)
         url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-        transport = Transport(httpx.URL(url), connections=1, idle_seconds=60)
-        response = await transport.handle_async_request(asked(url))
+        transport = opened(url)
+        reply = await transport.ask(posts(url), b"{}")
         before = -1
         while written != before:
             before = written
             await asyncio.sleep(0.1)
         assert written < 64 << 20  # what the buffers of both sockets and of the transport take
-        body = response.aiter_raw()
         read = 0
         while read <= before + len(part):  # it goes on where it is read
-            read += len(await anext(body))
-        await response.aclose()
+            read += len(await reply.part() or b"")
+        reply.close()
         server.close()
 
     asyncio.run(main())
@@ -310,10 +512,10 @@ def test_a_large_body_goes_up_whole() -> None:
 
         server = await asyncio.start_server(serve, "127.0.0.1", 0)
         url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-        transport = Transport(httpx.URL(url), connections=1, idle_seconds=60)
+        transport = opened(url)
         assert await answered(transport, url, body) == (200, b"ok")
         assert got == body
-        await transport.aclose()
+        transport.close()
         server.close()
 
     asyncio.run(main())

@@ -37,7 +37,10 @@ if TYPE_CHECKING:
     from toktier.router.upstream import Upstream
     from toktier.tokenizer import Tokenizer
 
-MAX_KNOWN: Final = 65_536  # prefixes of one upstream: 15 MB
+# Prefixes of one upstream: 2.1 MB. A turn adds four (of ChatML), so that a chat is known until some 2,000 turns of all
+# chats have come since its last. Long before that its slot is another's and all of it is prefilled again, beside which
+# it is little that the upstream is asked for the IDs of the whole once more.
+MAX_KNOWN: Final = 8192
 DIGEST_BYTES: Final = 16
 MAX_SPECIAL: Final = 256  # special tokens that are compared at admission
 MAX_LEAD: Final = 4  # special tokens that a model adds in front
@@ -157,18 +160,19 @@ class Agreement:
 
     async def _compared(self, text: str) -> tuple[TokenIds, bool]:
         """toktier's IDs of a rendered prompt, and whether they are the upstream's."""
-        cuts = list(self._cuts(text))
+        cuts = self._cuts(text)
         known = self._longest_known(cuts)
         if known is not None:
-            begin, count, added = known
+            index, count, added = known
             ids = await self._encoded(text, added)
-            if await self._same(text[begin:], ids[count - 1 :], False):
-                self._remember(cuts, ids, added)
+            if await self._same(text[cuts[index][0] :], ids[count - 1 :]):
+                self._remember(cuts[index + 1 :], ids, added, count)
                 return ids, True
         ids = await self._encoded(text, Added.FILE)
-        theirs = await self._theirs(text, True)
-        if theirs is None:
+        said = await self._theirs(text, True)
+        if said is None:
             return ids, False
+        theirs = np.array(said, dtype=np.uint32)
         if np.array_equal(ids, theirs):
             self._remember(cuts, ids, Added.FILE)
             return ids, True
@@ -187,14 +191,14 @@ class Agreement:
         self._remember(cuts, theirs, Added.MODEL)
         return theirs, True
 
-    async def _same(self, text: str, ids: TokenIds, add_special: bool) -> bool:
-        theirs = await self._theirs(text, add_special)
-        return theirs is not None and np.array_equal(ids, theirs)
+    async def _same(self, text: str, ids: TokenIds) -> bool:
+        # As a list, of few tokens as a rule: to make an array of the answer takes longer.
+        return bool(await self._theirs(text, False) == ids.tolist())
 
-    async def _theirs(self, text: str, add_special: bool) -> TokenIds | None:
+    async def _theirs(self, text: str, add_special: bool) -> list[int] | None:
         """As llama-server's chat makes them of the rendered prompt; None: it does not say."""
         try:
-            return np.array(await self._upstream.tokenize(text, add_special=add_special), dtype=np.uint32)
+            return await self._upstream.tokenize(text, add_special=add_special)
         except (UpstreamRefused, UpstreamBroken):
             return None
 
@@ -210,26 +214,31 @@ class Agreement:
         return cuts
 
     def _longest_known(self, cuts: list[tuple[int, bytes]]) -> tuple[int, int, Added] | None:
-        for begin, digest in reversed(cuts):
+        """Which of the cuts ends it, how many IDs it has, and what is added to the whole."""
+        for index in range(len(cuts) - 1, -1, -1):
+            digest = cuts[index][1]
             known = self._known.get(digest)
             if known is not None:
                 self._known.move_to_end(digest)
-                return begin, *known
+                return index, *known
         return None
 
-    def _remember(self, cuts: list[tuple[int, bytes]], ids: TokenIds, added: Added) -> None:
+    def _remember(self, cuts: list[tuple[int, bytes]], ids: TokenIds, added: Added, count: int = 0) -> None:
+        """`cuts`: those behind the first `count` IDs. What is known stays where it is: only what a chat goes on from is
+        of use to it."""
         if not cuts:
             return
-        places = np.flatnonzero(self._is_boundary[np.minimum(ids, len(self._is_boundary) - 1)])
+        new = ids[count:]
+        places = np.flatnonzero(self._is_boundary[np.minimum(new, len(self._is_boundary) - 1)])
         # Tokens that are added in front stand in the IDs and not in the text.
-        if added is Added.MODEL:
+        if added is Added.MODEL and not count:
             places = places[places >= len(self._lead)]
-        elif added is Added.FILE and len(places) > len(cuts) and places[0] == 0:
+        elif added is Added.FILE and not count and len(places) > len(cuts) and places[0] == 0:
             places = places[1:]
         if len(places) != len(cuts):
             return
         for (_, digest), place in zip(cuts, places.tolist(), strict=True):
-            self._known[digest] = (place + 1, added)
+            self._known[digest] = (count + place + 1, added)
             self._known.move_to_end(digest)
         while len(self._known) > MAX_KNOWN:
             self._known.popitem(last=False)

@@ -379,26 +379,42 @@ def _without_verbose(data: bytes, event: dict[str, Any], gathered: _Gathered) ->
         gathered.note("a __verbose in another spelling")
         return data
     if data.find(_KEY, place + 1) < 0:
-        # Inside a text the quotes around the name would be escaped, so the one place is the member. Where it is the
-        # last one, it ends before the brace that ends the object.
-        end = data.rfind(b"}") if next(reversed(event)) == "__verbose" else _value_end(data, place + len(_KEY))
+        # Inside a text the quotes around the name would be escaped, so the one place is the member.
+        end = _member_end(data, place, event)
         return data if end is None else _spliced(data, place, end)
-    rest = {name: value for name, value in event.items() if name != "__verbose"}
-    start = data.find(b"{")
     for _ in range(_CANDIDATES):
         end = _value_end(data, place + len(_KEY))
         if end is not None:
             kept = _spliced(data, place, end)
-            try:
-                if orjson.loads(kept[start:]) == rest:
-                    return kept
-            except orjson.JSONDecodeError:
-                pass
+            if _is_rest(kept, event):
+                return kept
         place = data.find(_KEY, place + 1)
         if place < 0:
             break
     gathered.note("a __verbose that could not be cut out")
     return data
+
+
+def _member_end(data: bytes, place: int, event: dict[str, Any]) -> int | None:
+    """Behind the member that begins at `place`, the only one of its name."""
+    names = list(event)
+    behind = names[names.index("__verbose") + 1 :]
+    if not behind:
+        return data.rfind(b"}")  # before the brace that ends the object
+    # To read over the prompt in it takes several times as long as to read the rest, which tells whether this is it.
+    end = data.rfind(b',"' + behind[0].encode("utf-8", "surrogatepass") + b'":')
+    if end > place and _is_rest(_spliced(data, place, end), event):
+        return end
+    return _value_end(data, place + len(_KEY))
+
+
+def _is_rest(data: bytes, event: dict[str, Any]) -> bool:
+    """Whether `data` ends with the object that `event` is without the member."""
+    rest = {name: value for name, value in event.items() if name != "__verbose"}
+    try:
+        return bool(orjson.loads(data[data.find(b"{") :]) == rest)
+    except orjson.JSONDecodeError:
+        return False
 
 
 def _value_end(data: bytes, start: int) -> int | None:

@@ -23,7 +23,7 @@ from toktier.errors import ToktierError, UpstreamBroken, UpstreamLost, UpstreamR
 from toktier.labels import shown
 from toktier.router.addresses import server_url
 from toktier.router.ram_cache import RAM_CACHE_ON, ram_cache_note
-from toktier.router.transport import Transport
+from toktier.router.transport import Head, Reply, Transport, head
 from toktier.router.upstream_facts import (
     SlotReport,
     UpstreamFacts,
@@ -44,6 +44,7 @@ KEEPALIVE_SECONDS: Final = 4.0
 # Of an answer, before others have a turn: 64 KiB that came at once may be 10,000 pieces, which nothing else interrupts.
 _PIECES_AT_ONCE: Final = 64
 PASSED_HEADERS: Final = ("content-type", "retry-after", "x-accel-buffering", "cache-control")
+_PASSED: Final = tuple((name, name.encode("ascii")) for name in PASSED_HEADERS)
 
 
 class Route(StrEnum):
@@ -79,13 +80,12 @@ class Bounds:
 class Passage:
     """An answer that passes. `headers`: those that a client may see. Ends with `Upstream.open`'s block."""
 
-    def __init__(self, upstream: Upstream, response: httpx.Response) -> None:
-        self.status = response.status_code
-        response.headers.encoding = "latin-1"  # every byte is a character, and becomes that byte again
-        self.headers = {name: response.headers[name] for name in PASSED_HEADERS if name in response.headers}
+    def __init__(self, upstream: Upstream, reply: Reply) -> None:
+        self.status = reply.status
+        given = reply.headers  # every byte is a character, and becomes that byte again
+        self.headers = {name: given[key].decode("latin-1") for name, key in _PASSED if key in given}
         self.bytes = 0
-        self._upstream, self._response = upstream, response
-        self._chunks = response.aiter_raw()
+        self._upstream, self._reply = upstream, reply
 
     @property
     def is_stream(self) -> bool:
@@ -99,13 +99,17 @@ class Passage:
         for number in itertools.count(1):
             if number % _PIECES_AT_ONCE == 0:
                 await asyncio.sleep(0)
-            try:
-                async with asyncio.timeout(min(idle, end - clock())):
-                    chunk = await anext(self._chunks, None)
-            except TimeoutError:
-                raise self._slow(clock() >= end) from None
-            except httpx.HTTPError as error:
-                raise self._upstream.fault(error) from None
+            chunk = self._reply.at_hand()
+            if chunk is None and self._reply.is_over:
+                return
+            if chunk is None:
+                try:
+                    async with asyncio.timeout(min(idle, end - clock())):
+                        chunk = await self._reply.part()
+                except TimeoutError:
+                    raise self._slow(clock() >= end) from None
+                except httpx.HTTPError as error:
+                    raise self._upstream.fault(error) from None
             if chunk is None:
                 return
             self.bytes += len(chunk)
@@ -146,7 +150,7 @@ class Upstream:
         timeouts: Timeouts | None = None,
         bounds: Bounds | None = None,
         admission: Callable[[Upstream], Awaitable[list[str]]] | None = None,
-        transport: httpx.AsyncBaseTransport | None = None,
+        transport: Transport | None = None,
     ) -> None:
         """`index`: its number among the upstreams. `url`: as `addresses.server_url` takes it, which raises ValueError.
         `transport`: for tests."""
@@ -159,22 +163,17 @@ class Upstream:
         self._admission = admission
         self._probing = asyncio.Lock()
         self._suspected = asyncio.Event()
-        headers = {
-            "accept": "*/*",
-            "accept-encoding": "identity",
-            "connection": "keep-alive",
-            "user-agent": "toktier",
-        }
+        self._headers = {"accept": "*/*", "accept-encoding": "identity", "user-agent": "toktier"}
         if api_key is not None:
-            headers["authorization"] = f"Bearer {api_key}"
-        self._transport = transport or Transport(
-            httpx.URL(self.url), connections=self.bounds.connections, idle_seconds=KEEPALIVE_SECONDS
-        )
-        self._headers = httpx.Headers(headers)
-        self._urls: dict[str, httpx.URL] = {}
+            self._headers["authorization"] = f"Bearer {api_key}"
         # Reads end by the time-outs of this module, which differ before and after the first byte.
-        timeout = httpx.Timeout(None, connect=self.timeouts.connect, pool=self.timeouts.connect)
-        self._extensions = {"timeout": timeout.as_dict()}
+        self._transport = transport or Transport(
+            httpx.URL(self.url),
+            connections=self.bounds.connections,
+            idle_seconds=KEEPALIVE_SECONDS,
+            connect_seconds=self.timeouts.connect,
+        )
+        self._heads: dict[tuple[str, str, bool], Head] = {}
 
     def __repr__(self) -> str:
         return f"Upstream({self.index}, {self.url!r})"
@@ -197,7 +196,7 @@ class Upstream:
         return (*(() if why is None else (why,)), *self.standing.notes)
 
     async def close(self) -> None:
-        await self._transport.aclose()
+        self._transport.close()
 
     # health
 
@@ -322,17 +321,17 @@ class Upstream:
             raise self.fault(error) from None
 
     async def _asked(self, method: str, path: str, body: bytes | None, limit: int) -> tuple[int, bytes]:
-        response = await self._transport.handle_async_request(self._request(method, path, body))
+        reply = await self._transport.ask(self._head(method, path), body)
         try:
-            _check_head(self.url, response)
+            _check_head(self.url, reply)
             answer = bytearray()
-            async for chunk in response.aiter_raw():
-                answer += chunk
+            while (part := await reply.part()) is not None:
+                answer += part
                 if len(answer) > limit:
                     raise UpstreamBroken(f"{self.url} answered {path} with more than {limit:,} bytes")
-            return response.status_code, bytes(answer)
+            return reply.status, bytes(answer)
         finally:
-            await response.aclose()
+            reply.close()
 
     # answers that pass
 
@@ -345,16 +344,16 @@ class Upstream:
         seconds = self.timeouts.first_byte if stream else self.timeouts.whole
         try:
             async with asyncio.timeout(seconds):
-                response = await self._transport.handle_async_request(self._request("POST", route, body, last=stream))
+                reply = await self._transport.ask(self._head("POST", route, last=stream), body)
         except TimeoutError:
             raise UpstreamSilent(f"{self.url} did not begin to answer within {seconds:g} s") from None
         except httpx.HTTPError as error:
             raise self.fault(error) from None
         try:
-            _check_head(self.url, response)
-            yield Passage(self, response)
+            _check_head(self.url, reply)
+            yield Passage(self, reply)
         finally:
-            await response.aclose()
+            reply.close()
 
     def fault(self, error: httpx.HTTPError) -> ToktierError:
         """The error of toktier for one of the client library; a lost connection takes the upstream out of use until
@@ -374,25 +373,21 @@ class Upstream:
             return lost
         return UpstreamBroken(f"{self.url} could not be asked ({type(error).__name__})")
 
-    def _request(self, method: str, path: str, body: bytes | None, *, last: bool = False) -> httpx.Request:
+    def _head(self, method: str, path: str, *, last: bool = False) -> Head:
         """`last`: on its connection. A llama-server closes it after a stream, without having said so: the next request
         would be lost that is sent before the end is seen."""
-        url = self._urls.get(path)
-        if url is None:  # of few paths, all written in this module
-            url = self._urls[path] = httpx.URL(self.url + path)
-        headers = self._headers.copy()
-        if body is not None:
-            headers["content-type"] = "application/json"
-        if last:
-            headers["connection"] = "close"
-        return httpx.Request(method, url, content=body, headers=headers, extensions=self._extensions)
+        known = self._heads.get((method, path, last))
+        if known is None:  # of few paths, all written in this module
+            headers = {**self._headers, **({"content-type": "application/json"} if method == "POST" else {})}
+            known = self._heads[method, path, last] = head(method, httpx.URL(self.url + path), headers, last=last)
+        return known
 
 
-def _check_head(url: str, response: httpx.Response) -> None:
+def _check_head(url: str, reply: Reply) -> None:
     """Compressed answers are not asked for: a few bytes could be any number. Nor are statuses that HTTP has not."""
-    if not 200 <= response.status_code <= 599:
-        raise UpstreamBroken(f"{url} answered with the status {response.status_code}, which is none of HTTP")
-    encoding = response.headers.get("content-encoding", "identity").strip().lower()
+    if not 200 <= reply.status <= 599:
+        raise UpstreamBroken(f"{url} answered with the status {reply.status}, which is none of HTTP")
+    encoding = reply.headers.get(b"content-encoding", b"identity").decode("latin-1").strip().lower()
     if encoding not in ("", "identity"):
         raise UpstreamBroken(
             f"{url} answered with the content encoding {shown(encoding, 40)}, which it was not asked for"
