@@ -62,7 +62,7 @@ WRONG: list[tuple[str, Any]] = [
     ("max_body_bytes", 0), ("max_body_bytes", 1 << 31), ("max_answer_bytes", 1), ("max_concurrent", 0),
     ("max_concurrent", 10**9), ("max_queued", -1), ("queue_seconds", 0), ("queue_seconds", math.nan),
     ("turns_in_a_row", 0),
-       ("connect_seconds", math.inf), ("first_byte_seconds", "10"), ("idle_seconds", -1), ("whole_seconds", None),
+    ("connect_seconds", math.inf), ("first_byte_seconds", "10"), ("idle_seconds", -1), ("whole_seconds", None),
     ("body_seconds", False), ("drain_seconds", -0.1), ("health_seconds", 0), ("keep_rows", 0),
     ("record_outputs", None), ("kv_events", "tcp://host:1"), ("kv_scheme", "vlm"), ("kv_form", "list"),
     ("kv_topic", "a\nb"), ("kv_block_size", 0), ("open_metrics", "true"), ("access_log", 0), ("policy", ""),
