@@ -36,7 +36,8 @@ def application(upstream: str) -> FastAPI:
         asked = client.build_request(request.method, f"/{path}", content=body, headers=headers)
         try:
             answer = await client.send(asked, stream=True)
-        except httpx.RemoteProtocolError:  # llama-server closes a connection behind a stream, at times after its reuse
+        # llama-server closes a connection behind a stream, at times after its reuse.
+        except (httpx.RemoteProtocolError, httpx.ReadError, httpx.WriteError):
             answer = await client.send(asked, stream=True)
         kind = answer.headers.get("content-type")
         if kind is not None and kind.startswith("text/event-stream"):
