@@ -111,9 +111,6 @@ class Served:
         if prepare is not None:
             prepare(self.app)
         self._sock = bind("127.0.0.1", 0)
-        # asyncio does so only for sockets that name their protocol. Without it the body of an answer waits 40 ms for
-        # the client to acknowledge its head, from the second request of a connection on.
-        self._sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.url = f"http://127.0.0.1:{self._sock.getsockname()[1]}"
         config = uvicorn.Config(
             self.app,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 import signal
@@ -237,3 +238,23 @@ def test_the_log_is_as_quiet_as_it_was_asked_to_be(tmp_path: Path) -> None:
         assert err.count("refused: bad_target") == refusals
         assert err.count("failed: INTERNAL") == 1
         assert ("Traceback" in err) == traces
+
+
+def test_a_connection_does_not_wait_for_acknowledgements() -> None:
+    """The event loop sees to that (TCP_NODELAY), and only where a socket names its protocol."""
+
+    async def delays() -> bool:
+        seen: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+
+        class Protocol(asyncio.Protocol):
+            def connection_made(self, transport: asyncio.BaseTransport) -> None:
+                own = transport.get_extra_info("socket")
+                seen.set_result(own.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) == 0)
+
+        with server.bind("127.0.0.1", 0) as sock:
+            listening = await asyncio.get_running_loop().create_server(Protocol, sock=sock)
+            async with listening:
+                with socket.create_connection(sock.getsockname()):
+                    return await seen
+
+    assert asyncio.run(delays()) is False

@@ -183,23 +183,20 @@ class Turns:
             views = request.views()
             is_due = self._is_due(waiting, views)
             if is_due:  # it takes what is there
-                free = [view for view in views if view.waiting == 0] or views
-            else:
-                free = [view for view in views if not self._is_kept_from(view)]
-            decision = decide(len(request.ids), free, request.candidates, self._policy)
+                views = [view for view in views if view.waiting == 0] or views
+            decision = decide(len(request.ids), views, request.candidates, self._policy)
             if isinstance(decision, NoSlot):
-                if not views:
-                    self._end(waiting, decision)
-                    return True
-            else:
-                view = next(v for v in free if (v.upstream, v.slot) == decision.place)
-                if view.waiting == 0 or not decision.fits or request.chooses(decision.upstream):
-                    chances.append(_Chance(behind, waiting, decision, view.goes_on))
-                    if is_due or chances[0].goes_on or not self._may_pass(chances[0].place):
-                        break  # nobody passes it
-                    continue
-            if len(free) < len(views):
-                self._are_wanted(views)
+                self._end(waiting, decision)
+                return True
+            view = next(view for view in views if (view.upstream, view.slot) == decision.place)
+            if view.waiting and decision.fits and not request.chooses(decision.upstream):
+                continue
+            # That it is kept says when somebody else may have it, not that another slot is better.
+            if not is_due and self._is_kept_from(view):
+                continue
+            chances.append(_Chance(behind, waiting, decision, view.goes_on))
+            if is_due or chances[0].goes_on or not self._may_pass(chances[0].place):
+                break  # nobody passes it
         if not chances:
             return False
         first = chances[0]
@@ -259,14 +256,12 @@ class Turns:
 
     def _is_kept_from(self, view: View) -> bool:
         """What shares half of it or more may have it, though it does not go on from it."""
-        return (view.upstream, view.slot) in self._kept and not view.goes_on and 2 * view.reusable < view.length
-
-    def _are_wanted(self, views: Sequence[View]) -> None:
-        for view in views:
-            if self._is_kept_from(view):
-                kept = self._kept[view.upstream, view.slot]
-                self.counts.kept += not kept.wanted
-                kept.wanted = True
+        kept = self._kept.get((view.upstream, view.slot))
+        if kept is None or view.goes_on or 2 * view.reusable >= view.length:
+            return False
+        self.counts.kept += not kept.wanted
+        kept.wanted = True
+        return True
 
     def _wake(self, now: float) -> None:
         """Looks again when the first of the slots that are kept is not any more, and now and then while any waits."""
