@@ -25,7 +25,7 @@ from pathlib import Path
 import numpy as np
 from slot_optimum import Ids, most_spared, shared
 
-from toktier.router.decide import NoSlot, decide
+from toktier.router.decide import decide
 from toktier.router.slots import Reservation, SlotTable
 
 PREFILL, GENERATION = 1000.0, 50.0  # tokens a second, of the simulated server
@@ -178,7 +178,7 @@ class Router:
 
     def choose(self, who: int, turn: Turn) -> int | None:
         decision = decide(len(turn.prompt), self.table.views(turn.prompt))
-        assert not isinstance(decision, NoSlot)
+        assert decision is not None
         reservation = self.table.reserve(0, decision.slot, turn.prompt, decision.predicted)
         self.pinned.setdefault(decision.slot, []).append(reservation)
         return decision.slot

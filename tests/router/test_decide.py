@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.router.slot_tables import Table
 from tests.router.token_prompts import after, unrelated
 from toktier.router.candidates import Candidate
-from toktier.router.decide import Decision, NoSlot, Policy, decide
+from toktier.router.decide import Decision, Policy, decide
 from toktier.router.slot_view import View
 from toktier.router.vocabulary import Choice
 
@@ -218,7 +218,7 @@ def test_the_first_candidate_counts() -> None:
 
 
 def test_without_an_upstream_there_is_no_decision() -> None:
-    assert decide(100, []) is NoSlot.NO_UPSTREAM
+    assert decide(100, []) is None
 
 
 # Prompts that do not fit

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.router.slot_tables import Table
 from tests.router.token_prompts import after, unrelated
 from toktier.errors import UpstreamLost
-from toktier.router.decide import Decision, NoSlot, decide
+from toktier.router.decide import Decision, decide
 from toktier.router.refusals import Refused
 from toktier.router.reservations import Reservation
 from toktier.router.token_ids import TokenIds, as_ids
@@ -30,7 +30,7 @@ class Desk:
         self.turns = Turns(self.table, self.table.clock, in_a_row=in_a_row, seconds=seconds)
         self.served: list[str] = []
         self.running: dict[str, tuple[Taken, TokenIds]] = {}
-        self.tasks: dict[str, asyncio.Task[Taken | NoSlot]] = {}
+        self.tasks: dict[str, asyncio.Task[Taken | None]] = {}
         self.chooses = False
 
     async def ask(self, name: str, ids: TokenIds) -> None:
@@ -39,7 +39,7 @@ class Desk:
         def reserve(decision: Decision) -> Reservation:
             return self.table.reserve(decision.upstream, decision.slot, ids, decision.predicted, limit=len(ANSWER))
 
-        async def asked() -> Taken | NoSlot:
+        async def asked() -> Taken | None:
             request = Request(ids, lambda: self.table.views(ids), reserve, lambda _: self.chooses)
             taken = await self.turns.take(request)
             if isinstance(taken, Taken):
@@ -301,7 +301,7 @@ def test_without_upstreams_nobody_waits() -> None:
         desk.table.close_upstream(0)
         desk.turns.look()
         await settled()
-        assert desk.tasks["b"].result() is NoSlot.NO_UPSTREAM
+        assert desk.tasks["b"].result() is None
 
     run(scene)
 
@@ -396,7 +396,7 @@ def test_law_no_slot_idles_none_is_shared_and_everybody_is_served(
             kept = {slot for _, slot in desk.turns._kept}
             for waiting in desk.turns._waiting[:WINDOW]:
                 decision = decide(len(waiting.request.ids), waiting.request.views())
-                assert isinstance(decision, NoSlot) or decision.slot not in free or decision.slot in kept
+                assert decision is None or decision.slot not in free or decision.slot in kept
 
         for what, which, flag in steps:
             if what == "ask":

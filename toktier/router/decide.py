@@ -21,7 +21,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from enum import Enum
 from typing import NamedTuple
 
 from toktier.router.candidates import Candidate
@@ -52,12 +51,6 @@ class Policy:
     similar: float = 0.5
 
 
-class NoSlot(Enum):
-    """Why there is no decision."""
-
-    NO_UPSTREAM = "no_upstream"
-
-
 class Decision(NamedTuple):
     """`predicted`: tokens that the slot is thought to share; `cost`: tokens of prefill; `wait`: those that are before
     the request in the slot's queue; `fits`: the prompt is shorter than the slot's context."""
@@ -80,11 +73,11 @@ def decide(
     views: Sequence[View],
     candidates: Iterable[Candidate[tuple[int, int]]] | None = None,
     policy: Policy | None = None,
-) -> Decision | NoSlot:
+) -> Decision | None:
     """`views`: of the prompt, from `SlotTable.views`; `candidates`: similar prompts, the best first, each with the
-    (upstream, slot) that served it."""
+    (upstream, slot) that served it. None: there is no slot at all."""
     if not views:
-        return NoSlot.NO_UPSTREAM
+        return None
     policy = Policy() if policy is None else policy
     fitting = [view for view in views if prompt_tokens < view.n_ctx]
     if not fitting:

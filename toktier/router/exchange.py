@@ -19,7 +19,7 @@ from starlette.responses import Response
 
 from toktier.errors import ToktierError, UpstreamBroken, UpstreamLost, UpstreamRefused, UpstreamSilent
 from toktier.router.bodies import OFF_LOOP_BYTES, CompletionRequest, Cut
-from toktier.router.decide import Decision, NoSlot
+from toktier.router.decide import Decision
 from toktier.router.prompts import Prepared, unpinned_body
 from toktier.router.refusals import Receive, Refused, Scope, Send, as_refused
 from toktier.router.relay import Answer, StreamRelay, read_answer
@@ -141,7 +141,7 @@ class Exchange(Response):
             self._prepared, self._ids = prepared, prepared.kind
             allowed = {upstream.index for upstream in router.upstreams} - failed if only is None else {only.index}
             taken = await router.place(prepared, self._request.cache, allowed, self._reserve)
-            if isinstance(taken, NoSlot):
+            if taken is None:
                 raise router.no_upstream()
             elsewhere += taken.waited
             upstream = router.upstreams[taken.decision.upstream]

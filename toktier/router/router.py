@@ -22,7 +22,7 @@ from toktier.router import prompts
 from toktier.router.agreement import Agreement, fits, manner
 from toktier.router.bodies import OFF_LOOP_BYTES, ChatRequest, CompletionRequest
 from toktier.router.candidates import BruteForceIndex, Candidate
-from toktier.router.decide import Decision, NoSlot
+from toktier.router.decide import Decision
 from toktier.router.embedders import OpenEmbedder, open_embedder
 from toktier.router.embedding import Prompt
 from toktier.router.prompts import Prepared
@@ -238,9 +238,10 @@ class Router:
         cache: bool,
         allowed: Collection[int],
         reserve: Callable[[Decision], Reservation],
-    ) -> Taken | NoSlot:
+    ) -> Taken | None:
         """Decides where a prompt goes, and waits until it can run there. `cache`: whether its prefix may be reused;
-        `allowed`: upstreams; `reserve`: pins it, in the step of the loop in which the slots were seen."""
+        `allowed`: upstreams; `reserve`: pins it, in the step of the loop in which the slots were seen. None: there is
+        no upstream."""
         candidates: list[Candidate[tuple[int, int]]] = []
         vector = None
         known: Known = {}
@@ -260,7 +261,7 @@ class Router:
             vector = await self._embedder.embedder.embed(Prompt(prepared.ids, prepared.text))
             candidates = self._similar.search(vector, _CANDIDATES)
         taken = await self.turns.take(Request(prepared.ids, views, reserve, self._chooses, candidates))
-        if self._similar is not None and vector is not None and not isinstance(taken, NoSlot):
+        if self._similar is not None and vector is not None and taken is not None:
             self._similar.add(taken.decision.place, vector, len(prepared.ids))
         return taken
 

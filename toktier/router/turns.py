@@ -24,7 +24,7 @@ from typing import Final, NamedTuple
 
 from toktier.errors import ToktierError
 from toktier.router.candidates import Candidate
-from toktier.router.decide import Decision, NoSlot, Policy, decide
+from toktier.router.decide import Decision, Policy, decide
 from toktier.router.keeping import Keeping
 from toktier.router.refusals import Refusal, Refused, retry_after
 from toktier.router.reservations import Reservation
@@ -80,7 +80,7 @@ class _Kept:
 @dataclass(eq=False, slots=True)
 class _Waiting:
     request: Request
-    outcome: asyncio.Future[Decision | NoSlot]
+    outcome: asyncio.Future[Decision | None]
     reservation: Reservation | None = None
     passed: int = 0  # turns that were given to one behind it
 
@@ -126,17 +126,19 @@ class Turns:
         """Numbers that only grow, but for `waiting`."""
         return {"waiting": self.waiting, **asdict(self.counts)}
 
-    async def take(self, request: Request) -> Taken | NoSlot:
-        """Waits for its turn, and raises Refused where it does not come in time. Whoever is cancelled leaves nothing
-        behind."""
+    async def take(self, request: Request) -> Taken | None:
+        """Waits for its turn, and raises Refused where it does not come in time. None: there is no upstream.
+        Whoever is cancelled leaves nothing behind."""
         waiting = _Waiting(request, asyncio.get_running_loop().create_future())
         self._waiting.append(waiting)
         began = self._clock()
         try:
             self.look()
-            self.counts.waited += not waiting.outcome.done()
-            async with asyncio.timeout(self._seconds):
-                outcome = await waiting.outcome
+            if not waiting.outcome.done():
+                self.counts.waited += 1
+                async with asyncio.timeout(self._seconds):
+                    await waiting.outcome
+            outcome = waiting.outcome.result()
         except BaseException as error:
             if waiting in self._waiting:
                 self._waiting.remove(waiting)
@@ -147,8 +149,8 @@ class Turns:
             if isinstance(error, TimeoutError):
                 raise self._too_long() from None
             raise
-        if isinstance(outcome, NoSlot):
-            return outcome
+        if outcome is None:
+            return None
         assert waiting.reservation is not None
         return Taken(outcome, waiting.reservation, self._clock() - began)
 
@@ -185,7 +187,7 @@ class Turns:
             if is_due:  # it takes what is there
                 views = [view for view in views if view.waiting == 0] or views
             decision = decide(len(request.ids), views, request.candidates, self._policy)
-            if isinstance(decision, NoSlot):
+            if decision is None:
                 self._end(waiting, decision)
                 return True
             view = next(view for view in views if (view.upstream, view.slot) == decision.place)
@@ -224,7 +226,7 @@ class Turns:
         else:
             self._end(waiting, chance.decision)
 
-    def _end(self, waiting: _Waiting, outcome: Decision | NoSlot) -> None:
+    def _end(self, waiting: _Waiting, outcome: Decision | None) -> None:
         self._waiting.remove(waiting)
         waiting.outcome.set_result(outcome)
 
