@@ -26,7 +26,6 @@ from toktier.router.decide import Decision
 from toktier.router.embedders import OpenEmbedder, open_embedder
 from toktier.router.embedding import Prompt
 from toktier.router.prompts import Prepared
-from toktier.router.ram_cache import RAM_CACHE_UNSEEN
 from toktier.router.refusals import UPSTREAM_RETRY_SECONDS, Refusal, Refused, retry_after
 from toktier.router.relay import Answer
 from toktier.router.request_facts import RequestFacts
@@ -36,6 +35,7 @@ from toktier.router.slot_view import Known, View
 from toktier.router.slots import SlotTable
 from toktier.router.stats import Stats
 from toktier.router.token_ids import TokenIds
+from toktier.router.told import Told
 from toktier.router.turns import Request, Taken, Turns
 from toktier.router.upstream import Bounds, Timeouts, Upstream
 from toktier.router.vocabulary import MIN_REUSE_FOR_HIT, UpstreamState
@@ -96,8 +96,7 @@ class Router:
         self._agreements = [Agreement(upstream, tokenizer) for upstream in self.upstreams]
         self._manners: list[bytes | None] = [None] * len(self.upstreams)
         self._epochs = [0] * len(self.upstreams)  # in which the slots of the table are
-        self._told: list[tuple[UpstreamState, int] | None] = [None] * len(self.upstreams)  # state and epoch, in the log
-        self._faults_told: dict[str, str | None] = {}  # by what fails, in the log
+        self._told = Told()
         # Vectors choose between upstreams, and of one there is no choice.
         self._embedder: OpenEmbedder | None = None
         self._similar: BruteForceIndex[tuple[int, int]] | None = None
@@ -142,7 +141,7 @@ class Router:
     async def _probe(self, upstream: Upstream) -> None:
         versions = self.table.versions(upstream.index)
         await upstream.probe()
-        self._tell(upstream)
+        self._told.upstream(upstream)
         epoch = self._epochs[upstream.index]
         self.sync(upstream)
         if upstream.state is UpstreamState.UP:
@@ -152,37 +151,15 @@ class Router:
             self.table.audit(upstream.index, held, None if is_new else versions)
         self.turns.look()
 
-    def _tell(self, upstream: Upstream) -> None:
-        """One line of the log where an upstream is in another state than the last line said, or another process."""
-        told, now = self._told[upstream.index], (upstream.state, upstream.epoch)
-        if now == told:
-            return
-        self._told[upstream.index] = now
-        notes = [note for note in upstream.notes if note != RAM_CACHE_UNSEEN]  # which is no fault
-        is_expected = told is None and upstream.state is UpstreamState.UP and not notes  # as it should be: no news
-        is_anew = told is not None and upstream.state is UpstreamState.UP and upstream.epoch > told[1] > 0
-        LOG.log(
-            logging.INFO if is_expected else logging.WARNING,
-            "upstream %d, %s, is %s%s%s",
-            upstream.index,
-            upstream.url,
-            upstream.state.value,
-            ", and was started anew" if is_anew else "",
-            "".join(f": {note.removeprefix(upstream.url).lstrip()}" for note in notes[:1]),
-        )
-
     def _tell_faults(self) -> None:
-        """One line of the log where something beside the upstreams began to fail, fails otherwise, or works again."""
         records = None if self.records is None else self.records.state()
-        faults = {
-            "records": f"{records['path']}: {records['meaning']}" if records and records["fault"] else None,
-            "embeddings": None if self._embedder is None else self._embedder.note,
-            "KV events": None if self.kv_events is None else self.kv_events.failure,
-        }
-        for what, why in faults.items():
-            if why != self._faults_told.get(what):
-                LOG.warning("%s: %s", what, why or "nothing is wrong any more")
-        self._faults_told = faults
+        self._told.faults(
+            {
+                "records": f"{records['path']}: {records['meaning']}" if records and records["fault"] else None,
+                "embeddings": None if self._embedder is None else self._embedder.note,
+                "KV events": None if self.kv_events is None else self.kv_events.failure,
+            }
+        )
 
     async def _admit(self, upstream: Upstream) -> list[str]:
         if len(self.upstreams) > 1:
