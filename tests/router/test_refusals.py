@@ -11,6 +11,7 @@ from toktier.errors import (
     ConfigInvalid,
     ExitCode,
     InternalError,
+    RequestInvalid,
     ToktierError,
     UpstreamBroken,
     UpstreamLost,
@@ -36,6 +37,8 @@ def test_codes_of_refusals_are_no_codes_of_errors() -> None:
     both = {code.value for code in Refusal} & {code.lower() for code in error_codes()}
     assert both == {"upstream_broken"}
     assert json.loads(as_refused(UpstreamBroken("what"))[1])["error"]["code"] == Refusal.UPSTREAM_BROKEN
+    # A body that is wrong has one code, whoever finds it out.
+    assert json.loads(as_refused(RequestInvalid("what"))[1])["error"]["code"] == Refusal.BAD_REQUEST
 
 
 @pytest.mark.parametrize(

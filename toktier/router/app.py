@@ -28,10 +28,10 @@ from toktier.router.exchange import RECORDED, Exchange
 from toktier.router.framework_errors import exception_handlers
 from toktier.router.guards import Guarded
 from toktier.router.metrics import RouterMetrics
-from toktier.router.passed_on import Embeddings, models_document, tokens_document
 from toktier.router.refusals import Message, Receive, Scope, Send
 from toktier.router.router import Router
 from toktier.router.rows import slots_document
+from toktier.router.slotless_routes import Embeddings, models_document, tokens_document
 from toktier.router.status_page import status_page
 from toktier.router.upstream import Route
 from toktier.router.vocabulary import UpstreamState

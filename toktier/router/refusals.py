@@ -12,7 +12,15 @@ from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from enum import StrEnum
 from typing import Any, Final
 
-from toktier.errors import ExitCode, ToktierError, UpstreamBroken, UpstreamLost, UpstreamRefused, UpstreamSilent
+from toktier.errors import (
+    ExitCode,
+    RequestInvalid,
+    ToktierError,
+    UpstreamBroken,
+    UpstreamLost,
+    UpstreamRefused,
+    UpstreamSilent,
+)
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -71,6 +79,7 @@ REFUSALS: Final[dict[Refusal, tuple[int, str, str]]] = {
 # What a ToktierError that reaches a client comes to: a refusal of the table, by its code; else a status, by its exit
 # code; else a fault of ours.
 _REFUSAL_OF_CODE: Final = {
+    RequestInvalid.code: Refusal.BAD_REQUEST,
     UpstreamLost.code: Refusal.NO_UPSTREAM,
     UpstreamBroken.code: Refusal.UPSTREAM_BROKEN,
     UpstreamRefused.code: Refusal.UPSTREAM_BROKEN,
