@@ -296,12 +296,89 @@ def _no(_: int) -> bool:
 def test_without_upstreams_nobody_waits() -> None:
     async def scene() -> None:
         desk = Desk()
+        desk.table.set_usable(0, False)
+        await desk.ask("a", unrelated(1, 100))
+        assert desk.tasks["a"].result() is None
+
+    run(scene)
+
+
+@pytest.mark.parametrize("back", [True, False])
+def test_an_upstream_that_is_lost_may_be_back_before_those_who_wait_are_refused(back: bool) -> None:
+    """It is when one connection was lost, and nothing else."""
+
+    async def scene() -> None:
+        desk = Desk()
         await desk.ask("a", unrelated(1, 100))
         await desk.ask("b", unrelated(2, 100))
-        desk.table.close_upstream(0)
+        desk.table.set_usable(0, False)
+        await desk.end("a")
+        desk.table.clock.now += 1.9
         desk.turns.look()
         await settled()
-        assert desk.tasks["b"].result() is None
+        assert not desk.tasks["b"].done()
+        if back:
+            desk.table.set_usable(0, True)
+        else:
+            desk.table.clock.now += 0.2
+        desk.turns.look()
+        await settled()
+        assert (desk.tasks["b"].result() is not None) == back
+
+    run(scene)
+
+
+def test_who_wants_a_free_slot_is_not_held_up_by_many_who_want_a_busy_one() -> None:
+    async def scene() -> None:
+        desk = Desk(2)
+        begun = unrelated(1, 4000)
+        await desk.ask("first", begun)
+        desk.running["first"][0].reservation.seen = 1
+        await desk.ask("second", unrelated(2, 10))
+        for number in range(2 * WINDOW):
+            await desk.ask(f"like it {number}", after(begun, [number]))
+        await desk.ask("stranger", unrelated(3, 10))
+        await desk.end("second")
+        assert desk.served == ["first", "second", "stranger"]
+        await desk.end("stranger")
+        await desk.ask("another", unrelated(4, 10))
+        assert desk.served[-1] == "another"
+
+    run(scene)
+
+
+def test_a_busy_slot_is_waited_for_no_longer_than_evaluating_takes_in_a_free_one() -> None:
+    async def scene() -> None:
+        desk = Desk(2)
+        desk.rates(1000.0)
+        begun = unrelated(1, 4000)
+        await desk.ask("first", begun)
+        desk.running["first"][0].reservation.seen = 1  # it generates, and will have done so soon
+        await desk.ask("like it", after(begun, [1]))
+        desk.table.clock.now += 3.9
+        desk.turns.look()
+        await settled()
+        assert desk.served == ["first"]
+        desk.table.clock.now += 0.2
+        async with asyncio.timeout(20):  # nobody tells
+            await desk.tasks["like it"]
+        assert desk.running["like it"][0].decision.slot == 1
+
+    run(scene)
+
+
+def test_whose_turn_it_is_gets_no_slot_that_is_too_small() -> None:
+    async def scene() -> None:
+        desk = Desk(1, in_a_row=1)
+        desk.table.open_upstream(1, 1, 64)
+        await desk.ask("busy", unrelated(1, 100))
+        await desk.ask("long", unrelated(2, 100))
+        for number in range(6):
+            await desk.ask(f"short {number}", unrelated(3 + number, 30))
+            await desk.end(f"short {number}")
+        assert "long" not in desk.served
+        await desk.end("busy")
+        assert desk.running["long"][0].decision.fits
 
     run(scene)
 
@@ -329,7 +406,7 @@ def test_an_upstream_that_chooses_slots_itself_has_every_request() -> None:
     run(scene)
 
 
-def test_a_slot_whose_client_does_not_read_is_free() -> None:
+def test_a_slot_whose_client_does_not_read_may_be_free() -> None:
     async def scene() -> None:
         desk = Desk()
         await desk.ask("a", unrelated(1, 100))
@@ -343,6 +420,26 @@ def test_a_slot_whose_client_does_not_read_is_free() -> None:
         async with asyncio.timeout(20):  # nobody tells: it is seen at the next tick
             await desk.tasks["b"]
         assert desk.served == ["a", "b"]
+
+    run(scene)
+
+
+def test_a_slot_whose_client_does_not_read_is_not_taken_while_another_is_free() -> None:
+    """The upstream may be generating for it as long as it likes."""
+
+    async def scene() -> None:
+        desk = Desk(3)
+        for number in range(3):
+            await desk.ask(f"{number}", unrelated(number, 100))
+        for number in (1, 2):
+            await desk.end(f"{number}")
+        desk.running["0"][0].reservation.sending_since = desk.table.clock.now
+        desk.table.clock.now += 1.0
+        await desk.ask("a", unrelated(5, 100))
+        await desk.ask("b", unrelated(6, 100))
+        assert {desk.running[name][0].decision.slot for name in "ab"} == {1, 2}
+        await desk.ask("c", unrelated(7, 100))
+        assert desk.running["c"][0].decision.slot == 0
 
     run(scene)
 

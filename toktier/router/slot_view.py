@@ -28,10 +28,10 @@ class View(NamedTuple):
 
     `reusable`: the longest common prefix, at most the prompt less one token, which an upstream evaluates in any case;
     `sure`: how much of it is certain; `length`: what the slot holds; `proven`: how much of that came back before.
-    `wait`: tokens of prefill until the slot is free, `waiting`: requests in flight on it, of which those count whose
-    clients read; `load`: part of the slots of this upstream that are busy. `last_use`: number of the request that used
-    it last, 0: none. `chance`: that what came back never so far will come back. `goes_on`: nothing is in flight on it,
-    and the prompt continues what it holds.
+    `wait`: tokens of prefill until the slot is free, `waiting`: requests in flight on it; `may_be_free`: no client of
+    these reads, so that it is not seen what the upstream does; `load`: part of the slots of this upstream that are
+    busy. `last_use`: number of the request that used it last, 0: none. `chance`: that what came back never so far will
+    come back. `goes_on`: nothing is in flight on it, and the prompt continues what it holds.
     """
 
     upstream: int
@@ -48,3 +48,4 @@ class View(NamedTuple):
     chance: float
     n_ctx: int
     goes_on: bool = False
+    may_be_free: bool = False

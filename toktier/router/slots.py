@@ -101,11 +101,10 @@ class SlotTable:
         for number, upstream in self._upstreams.items():
             if not upstream.usable or not upstream.slots:
                 continue
-            waiting = [sum(1 for one in slot.in_flight if not one.is_stalled(now)) for slot in upstream.slots]
-            load = sum(1 for count in waiting if count) / len(upstream.slots)
+            load = sum(1 for slot in upstream.slots if slot.in_flight) / len(upstream.slots)
             for index, slot in enumerate(upstream.slots):
                 content, proven, is_held = slot.next_finds(upstream.n_ctx)
-                wait = self._wait(slot, upstream, now) if waiting[index] else 0.0
+                wait = self._wait(slot, upstream, now) if slot.in_flight else 0.0
                 shared = sure = length = 0
                 if content is not None:
                     length = len(content.ids)
@@ -121,12 +120,13 @@ class SlotTable:
                         min(proven, length),
                         is_held,
                         wait,
-                        waiting[index],
+                        len(slot.in_flight),
                         load,
                         slot.last_use,
                         self._traffic.chance(self._traffic.requests - slot.last_use, usual),
                         upstream.n_ctx,
                         content is not None and not slot.in_flight and content.is_continued_by(shared),
+                        bool(slot.in_flight) and slot.may_be_free(now),
                     )
                 )
         return found
@@ -143,15 +143,11 @@ class SlotTable:
         """Whether any slot may be had now; or there is no usable upstream at all, which somebody has to be told."""
         now = self._clock()
         usable = [upstream for upstream in self._upstreams.values() if upstream.usable and upstream.slots]
-        return not usable or any(
-            all(one.is_stalled(now) for one in slot.in_flight) for upstream in usable for slot in upstream.slots
-        )
+        return not usable or any(slot.may_be_free(now) for upstream in usable for slot in upstream.slots)
 
     def _wait(self, slot: Slot, upstream: _Upstream, now: float) -> float:
         total = 0.0
         for first, reservation in enumerate(slot.in_flight):
-            if reservation.is_stalled(now):
-                continue
             prompt = 0 if reservation.ids is None else len(reservation.ids)
             elapsed = None if first or reservation.began is None else now - reservation.began
             todo = max(prompt - reservation.predicted, 1)

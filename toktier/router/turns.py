@@ -10,8 +10,9 @@ slot holds passes those that wait for that slot, and the slot of a conversation 
 conversation in that slot. And nobody is passed more often than `in_a_row` times for each slot, be it because it waited
 for a busy one: then it takes what is free, and nobody passes it any more.
 
-A slot whose client does not read counts as free: the upstream generates on without it. Prompts that fit no slot, and
-those for an upstream that chooses slots itself, never wait. Not here: what slots hold (`slots`), how many requests are
+Nobody waits for a busy slot while another is free for longer than evaluating takes there. A slot whose client does not
+read may be free: the upstream generates on without it, and has the request. Prompts that fit no slot, and those for an
+upstream that chooses slots itself, never wait. Not here: what slots hold (`slots`), how many requests are
 let in at all (`admission`).
 """
 
@@ -32,8 +33,12 @@ from toktier.router.slot_view import Place, View
 from toktier.router.slots import SlotTable
 from toktier.router.token_ids import TokenIds
 
-WINDOW: Final = 16  # of those that wait, how many are looked at when a slot comes free: 0.5 ms for 4 slots, 2 for 16
+# Of those that wait, how many are compared when a slot comes free, and more only where none of them wants one: 0.5 ms
+# for 4 slots, 2 for 16.
+WINDOW: Final = 16
 TICK: Final = 0.25  # seconds between two looks, where nobody tells: of clients that stopped reading, of time
+LOST_SECONDS: Final = 2.0  # that those who wait give the last upstream that was lost: it may be asked and back at once
+_UNMEASURED_PREFILL: Final = 1000.0  # tokens a second, of an upstream that said nothing yet
 
 
 class Request(NamedTuple):
@@ -79,10 +84,15 @@ class _Kept:
 
 @dataclass(eq=False, slots=True)
 class _Waiting:
+    """`passed`: turns that were given to one behind it. By the clock: `declined`, since when it waits for a busy slot
+    while another is free; `lost`, since when there is no upstream."""
+
     request: Request
     outcome: asyncio.Future[Decision | None]
     reservation: Reservation | None = None
-    passed: int = 0  # turns that were given to one behind it
+    passed: int = 0
+    declined: float | None = None
+    lost: float | None = None
 
 
 class _Chance(NamedTuple):
@@ -129,11 +139,13 @@ class Turns:
     async def take(self, request: Request) -> Taken | None:
         """Waits for its turn, and raises Refused where it does not come in time. None: there is no upstream.
         Whoever is cancelled leaves nothing behind."""
+        if not request.views():
+            return None
         waiting = _Waiting(request, asyncio.get_running_loop().create_future())
         self._waiting.append(waiting)
         began = self._clock()
         try:
-            self.look()
+            self._look(newest=True)
             if not waiting.outcome.done():
                 self.counts.waited += 1
                 async with asyncio.timeout(self._seconds):
@@ -163,48 +175,89 @@ class Turns:
 
     def look(self) -> None:
         """Gives away what there is to give. To be called when anything changed."""
+        self._look(newest=False)
+
+    def _look(self, *, newest: bool) -> None:
+        """`newest`: nothing changed but that one more waits; what the others had the choice of they did not want."""
         now = self._clock()
         for place, kept in list(self._kept.items()):
             if now >= kept.until:
+                newest = False
                 del self._kept[place]
                 self._keeping.ended(None)
                 self.counts.kept_in_vain += kept.wanted
-        while self._waiting and self._give_one(now):
-            pass
-        self._wake(now)
+        if newest:
+            self._give_one(now, [len(self._waiting) - 1])
+        else:
+            if self._timer is not None:
+                self._timer.cancel()
+                self._timer = None
+            while self._waiting and self._table.has_free() and self._give_one(now, range(len(self._waiting))):
+                pass
+        if self._waiting:
+            self._wake(min((kept.until - now for kept in self._kept.values()), default=TICK))
 
-    def _give_one(self, now: float) -> bool:
+    def _give_one(self, now: float, places: Sequence[int]) -> bool:
+        """`places`: in the queue, of those that are asked. True: one of them waits no more."""
         chances: list[_Chance] = []
-        # While all slots are busy only the newest one is new: it may want none of them.
-        window = self._waiting[:WINDOW] if self._table.has_free() else self._waiting[-1:]
-        for behind, waiting in enumerate(window):
+        for asked, behind in enumerate(places):
+            if asked >= WINDOW and chances:
+                break
+            waiting = self._waiting[behind]
             if waiting.outcome.done():  # it was cancelled, and did not come to say so
                 self._waiting.remove(waiting)
                 return True
-            request = waiting.request
-            views = request.views()
-            is_due = self._is_due(waiting, views)
-            if is_due:  # it takes what is there
-                views = [view for view in views if view.waiting == 0] or views
-            decision = decide(len(request.ids), views, request.candidates, self._policy)
-            if decision is None:
-                self._end(waiting, decision)
+            views = waiting.request.views()
+            if not views:
+                waiting.lost = now if waiting.lost is None else waiting.lost
+                if now - waiting.lost < LOST_SECONDS:
+                    continue
+                self._end(waiting, None)
                 return True
-            view = next(view for view in views if (view.upstream, view.slot) == decision.place)
-            if view.waiting and decision.fits and not request.chooses(decision.upstream):
-                continue
-            # That it is kept says when somebody else may have it, not that another slot is better.
-            if not is_due and self._is_kept_from(view):
-                continue
-            chances.append(_Chance(behind, waiting, decision, view.goes_on))
-            if is_due or chances[0].goes_on or not self._may_pass(chances[0].place):
-                break  # nobody passes it
+            waiting.lost = None
+            chance, is_due = self._chance(behind, waiting, views, now)
+            if chance is not None:
+                chances.append(chance)
+                if is_due or chances[0].goes_on or not self._may_pass(chances[0].place):
+                    break  # nobody passes it
         if not chances:
             return False
         first = chances[0]
         chosen = next((one for one in chances if one.goes_on and one.place == first.place), first)
         self._give(chosen, passes=chosen is not first or (first.behind > 0 and first.place in self._kept), now=now)
         return True
+
+    def _chance(self, behind: int, waiting: _Waiting, views: Sequence[View], now: float) -> tuple[_Chance | None, bool]:
+        """What it may have now, if anything, and whether it is its turn whatever comes."""
+        request, size = waiting.request, len(waiting.request.ids)
+        free = [view for view in views if view.waiting == 0 and size < view.n_ctx]
+        is_due = bool(free) and self._is_due(waiting, views)
+        decision = decide(size, free if is_due else views, request.candidates, self._policy)
+        assert decision is not None
+        view = _of(views, decision)
+        if not is_due and self._is_kept_from(view):
+            # It says when somebody else may have the slot, not that another is better.
+            return None, False
+        if view.waiting and not view.may_be_free and decision.fits and not request.chooses(decision.upstream):
+            unkept = [one for one in free if not self._is_kept_from(one)]
+            other = decide(size, unkept, request.candidates, self._policy)
+            if other is None or not self._waited_enough(waiting, other, size, now):
+                return None, False
+            decision, view = other, _of(views, other)
+        return _Chance(behind, waiting, decision, view.goes_on), is_due
+
+    def _waited_enough(self, waiting: _Waiting, other: Decision, size: int, now: float) -> bool:
+        """For a busy slot: as long as evaluating takes in a free one. Whatever is to come, waiting for it then cost no
+        more than twice what it had to."""
+        if waiting.declined is None:
+            waiting.declined = now
+        rates = self._table.rates(other.upstream)
+        prefill = _UNMEASURED_PREFILL if rates is None or rates.prefill is None else rates.prefill
+        until = waiting.declined + (size - other.predicted) / prefill
+        if now >= until:
+            return True
+        self._wake(until - now)
+        return False
 
     def _give(self, chance: _Chance, *, passes: bool, now: float) -> None:
         place = chance.place
@@ -265,15 +318,19 @@ class Turns:
         kept.wanted = True
         return True
 
-    def _wake(self, now: float) -> None:
-        """Looks again when the first of the slots that are kept is not any more, and now and then while any waits."""
+    def _wake(self, seconds: float) -> None:
+        """Looks again after so long, or sooner."""
+        loop, seconds = asyncio.get_running_loop(), min(seconds, TICK)
         if self._timer is not None:
+            if self._timer.when() <= loop.time() + seconds:
+                return
             self._timer.cancel()
-            self._timer = None
-        if self._waiting:
-            until = min((kept.until - now for kept in self._kept.values()), default=TICK)
-            self._timer = asyncio.get_running_loop().call_later(min(until, TICK), self._looks_again)
+        self._timer = loop.call_later(seconds, self._looks_again)
 
     def _looks_again(self) -> None:
         self._timer = None
         self.look()
+
+
+def _of(views: Sequence[View], decision: Decision) -> View:
+    return next(view for view in views if (view.upstream, view.slot) == decision.place)
