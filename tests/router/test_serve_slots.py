@@ -133,6 +133,7 @@ def test_d13_a_busy_slot_is_waited_for_only_where_that_costs_less(
             rates = served.router.table.rates(0)
             assert rates is not None
             rates.prefill, rates.generation, rates.generated = 80.0, 10.0, 104.0
+            rates.measured = lambda **_: None  # type: ignore[method-assign]
 
         with served.streaming("/completion", busy_with(short)) as first:
             first.take(1)
