@@ -147,8 +147,9 @@ async def disturb(
 
     number = 0
     while time.monotonic() < until:
-        # The third behind it is of the other kind and of the other upstream.
-        both = [number, number + 3] if chance.random() < 0.2 else [number]
+        # Of the other kind and of the other upstream: a kill is followed by its freeze.
+        other = number + (3 if number % 2 == 0 else 1)
+        both = [number, other] if chance.random() < 0.2 else [number]
         await asyncio.gather(*(one(which) for which in both))
         number += 1
         await asyncio.sleep(chance.uniform(*pause))
@@ -209,8 +210,7 @@ async def _run(
     sampling = asyncio.create_task(sample())
     disturbing = asyncio.create_task(disturb(servers, client, until - 2, chance, (1.0, max(2.0, seconds / 60))))
     soakers = [Soaker(client, tally, fixed, 1000 * seed + number) for number in range(clients)]
-    await asyncio.gather(*(soaker.run(until) for soaker in soakers))
-    disturbances = await disturbing
+    disturbances, *_ = await asyncio.gather(disturbing, *(soaker.run(until) for soaker in soakers))
     sampling.cancel()
     outcome.expect(
         await _is_quiet(client), f"slots are still busy: {(await client.get('/toktier/slots')).json()['slots']}"

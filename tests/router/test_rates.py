@@ -65,3 +65,12 @@ def test_whatever_an_upstream_says_waiting_is_a_number(
         wait = rates.remaining(100, None, 0, elapsed)
         assert math.isfinite(wait)
         assert wait >= 0
+
+
+def test_who_does_not_read_is_waited_for_as_long_as_generating_usually_takes() -> None:
+    rates = Rates()
+    assert rates.stalled_seconds == 30.0  # nothing is known
+    rates.generated, rates.generation = 100.0, 50.0
+    assert rates.stalled_seconds == 4.0
+    rates.generation = 1e6
+    assert rates.stalled_seconds == 0.25

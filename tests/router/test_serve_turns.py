@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+import functools
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 import toktier
+from tests.router.fake_upstream import FakeUpstream, Seen, fake_beside, raw, reply
 from tests.router.served_router import Answered, Served
 from tests.router.upstream_calls import tokens
 from tests.support.llama_server import LlamaServer
@@ -96,3 +99,39 @@ def test_eight_conversations_at_once_on_two_slots_reuse_most_and_are_all_answere
         assert turns["waited"] > 0
         assert turns["let_pass"] > 0
         assert turns["waiting"] == turns["left"] == served.in_flight() == 0
+
+
+def renders(fake: FakeUpstream, mark: str) -> None:
+    """A template of its own, and an answer to every chat."""
+
+    async def template(seen: Seen, writer: asyncio.StreamWriter) -> None:
+        await reply({"prompt": mark + "".join(message["content"] for message in seen.json["messages"])})(seen, writer)
+
+    fake.answers["/apply-template"] = template
+    fake.answers["/v1/chat/completions"] = reply({"choices": [{"message": {"content": mark}, "index": 0}]})
+
+
+def test_an_upstream_that_is_lost_while_it_renders_a_chat_again_costs_it_nothing(
+    fake: FakeUpstream, mini: toktier.Tokenizer
+) -> None:
+    """It was rendered by the first, and had its turn at the second, whose template is another."""
+    with fake_beside(tokenize=fake.tokenize) as other:
+        renders(fake, "one ")
+        renders(other, "other ")
+        with Served(fake.url, other.url, tokenizer=mini, turns_in_a_row=1) as served:
+            asked = len(other.seen)
+            other.answers["/apply-template"] = raw(b"")
+            for slot in range(4):  # a request for each slot of the first: the second is the cheaper one
+                served.call(functools.partial(_occupied, served, slot))
+            answered = served.chat("Say something.")
+            assert {seen.path for seen in other.seen[asked:] if seen.method == "POST"} == {"/apply-template"}
+            assert (answered.status, answered.facts.upstream) == (200, 0)
+            assert served.in_flight() == 3
+
+
+async def _occupied(served: Served, slot: int) -> None:
+    reservation = served.router.table.reserve(0, slot, [1, 2, 3], limit=1)
+    loop = asyncio.get_running_loop()
+    if slot == 0:  # it ends a little later
+        end = functools.partial(served.router.table.settle, reservation, finished=True)
+        loop.call_later(1.0, lambda: (end(), served.router.turns.ended(reservation, whole=True)))

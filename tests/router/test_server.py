@@ -83,7 +83,8 @@ def test_what_does_not_end_in_time_is_cut_off_and_told_of(tmp_path: Path) -> Non
             router.signal()
             answer = waiting.rest()
         code, rest, err = router.end()
-        assert b"200 OK" not in answer
+        assert answer.startswith(b"HTTP/1.1 503 ")
+        assert json.loads(answer.partition(b"\r\n\r\n")[2])["error"]["code"] == "shutting_down"
         assert (code, json.loads(rest)["cut_off"]) == (ExitCode.INCOMPLETE, 1)
         assert "stub: cancelled\nstub: ended" in err
         assert "Traceback" not in err

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 from collections.abc import Awaitable, Callable, Sequence
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -25,22 +27,23 @@ ANSWER = (1, 2, 3, 4)
 class Desk:
     """Turns over a table of one upstream, on a clock that stands still. `served`: names in the order of their turns."""
 
-    def __init__(self, slots: int = 1, *, in_a_row: int = 3, seconds: float = 60.0, n_ctx: int = 1 << 14) -> None:
+    def __init__(self, slots: int = 1, *, in_a_row: int = 3, n_ctx: int = 1 << 14) -> None:
         self.table = Table(slots, n_ctx)
-        self.turns = Turns(self.table, self.table.clock, in_a_row=in_a_row, seconds=seconds)
+        self.turns = Turns(self.table, self.table.clock, in_a_row=in_a_row)
         self.served: list[str] = []
         self.running: dict[str, tuple[Taken, TokenIds]] = {}
         self.tasks: dict[str, asyncio.Task[Taken | None]] = {}
         self.chooses = False
 
-    async def ask(self, name: str, ids: TokenIds) -> None:
+    async def ask(self, name: str, ids: TokenIds, since: float = 0.0) -> None:
         """It has its turn, or waits, when this returns."""
 
         def reserve(decision: Decision) -> Reservation:
             return self.table.reserve(decision.upstream, decision.slot, ids, decision.predicted, limit=len(ANSWER))
 
         async def asked() -> Taken | None:
-            request = Request(ids, lambda: self.table.views(ids), reserve, lambda _: self.chooses)
+            views = functools.partial(self.table.views, ids)
+            request = Request(ids, views, reserve, lambda _: self.chooses, since=since)
             taken = await self.turns.take(request)
             if isinstance(taken, Taken):
                 self.served.append(name)
@@ -50,7 +53,7 @@ class Desk:
         self.tasks[name] = asyncio.create_task(asked())
         await settled()
 
-    async def end(self, name: str, *, whole: bool = True) -> TokenIds:
+    async def end(self, name: str, *, whole: bool = True, refused: bool = False) -> TokenIds:
         """The turn is over. Its next prompt without what is asked there."""
         taken, ids = self.running.pop(name)
         self.table.settle(
@@ -59,6 +62,7 @@ class Desk:
             measured=taken.decision.predicted,
             actual_slot=taken.decision.slot,
             finished=whole,
+            refused=refused,
         )
         self.turns.ended(taken.reservation, whole=whole)
         await settled()
@@ -101,6 +105,20 @@ def test_who_waited_longest_is_the_next() -> None:
             await desk.end(name)
         assert desk.served == list("abcd")
         assert desk.table.is_idle()
+
+    run(scene)
+
+
+def test_who_came_before_is_before() -> None:
+    """One that was lost with its upstream comes again."""
+
+    async def scene() -> None:
+        desk = Desk()
+        for number, (name, since) in enumerate((("a", 1.0), ("c", 3.0), ("d", 4.0), ("b", 2.0))):
+            await desk.ask(name, unrelated(number, 100), since)
+        for name in "abcd":
+            await desk.end(name)
+        assert desk.served == list("abcd")
 
     run(scene)
 
@@ -276,10 +294,11 @@ def test_who_was_cancelled_and_did_not_run_since_gets_no_turn() -> None:
 
 def test_a_turn_that_does_not_come_is_refused() -> None:
     async def scene() -> None:
-        desk = Desk(seconds=0.01)
+        desk = Desk()
         await desk.ask("a", unrelated(1, 100))
+        views = desk.table.views(unrelated(2, 9))
         with pytest.raises(Refused, match=r"no slot came free within 0\.01 seconds"):
-            await desk.turns.take(Request(unrelated(2, 9), lambda: desk.table.views(unrelated(2, 9)), _never, _no))
+            await desk.turns.take(Request(unrelated(2, 9), lambda: views, _never, _no, seconds=0.01))
         assert (desk.turns.waiting, desk.turns.counts.left) == (0, 0)
 
     run(scene)
@@ -324,6 +343,41 @@ def test_an_upstream_that_is_lost_may_be_back_before_those_who_wait_are_refused(
         desk.turns.look()
         await settled()
         assert (desk.tasks["b"].result() is not None) == back
+
+    run(scene)
+
+
+def test_while_requests_run_there_an_upstream_is_slow_and_not_gone() -> None:
+    async def scene() -> None:
+        desk = Desk()
+        await desk.ask("a", unrelated(1, 100))
+        await desk.ask("b", unrelated(2, 100))
+        desk.table.set_usable(0, False)
+        for _ in range(2):
+            desk.table.clock.now += 60.0
+            desk.turns.look()
+            await settled()
+        assert not desk.tasks["b"].done()
+        await desk.end("a", whole=False)
+        assert desk.tasks["b"].result() is None
+
+    run(scene)
+
+
+def test_prompts_that_are_refused_take_nobodys_turn() -> None:
+    async def scene() -> None:
+        desk = Desk(in_a_row=2)
+        desk.rates(1000.0)
+        await desk.ask("a1", unrelated(1, 2000))
+        await desk.ask("b", unrelated(2, 2000))
+        history = await desk.end("a1")
+        for number in range(9):
+            await desk.ask(f"too long {number}", np.zeros(1 << 15, dtype=np.uint32))
+            await desk.end(f"too long {number}", whole=False, refused=True)
+        await desk.ask("a2", after(history, [1]))
+        assert (desk.served[-1], desk.turns.counts.let_pass) == ("a2", 1)  # its slot was kept all the same
+        await desk.end("a2")
+        assert desk.served[-1] == "b"
 
     run(scene)
 
@@ -416,7 +470,7 @@ def test_a_slot_whose_client_does_not_read_may_be_free() -> None:
         desk.turns.look()
         await settled()
         assert desk.served == ["a"]
-        desk.table.clock.now += 0.3
+        desk.table.clock.now += 31.0  # however long what is not seen takes
         async with asyncio.timeout(20):  # nobody tells: it is seen at the next tick
             await desk.tasks["b"]
         assert desk.served == ["a", "b"]
@@ -434,7 +488,7 @@ def test_a_slot_whose_client_does_not_read_is_not_taken_while_another_is_free() 
         for number in (1, 2):
             await desk.end(f"{number}")
         desk.running["0"][0].reservation.sending_since = desk.table.clock.now
-        desk.table.clock.now += 1.0
+        desk.table.clock.now += 31.0
         await desk.ask("a", unrelated(5, 100))
         await desk.ask("b", unrelated(6, 100))
         assert {desk.running[name][0].decision.slot for name in "ab"} == {1, 2}

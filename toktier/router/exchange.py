@@ -119,6 +119,7 @@ class Exchange(Response):
                     raise
                 raise lost from None
             try:
+                reservation = await self._rendered_there(upstream, reservation)
                 async with self._settling(upstream, reservation):
                     await self._ask(send, upstream, self._prepared_body(), reservation)
                 return
@@ -131,27 +132,32 @@ class Exchange(Response):
 
     async def _place(self, failed: set[int]) -> tuple[Upstream, Reservation]:
         """Decides where the request goes, for which its IDs have to be known, and has its turn there."""
-        router, only = self._router, None
-        elsewhere = 0.0  # seconds for upstreams to render, and for a slot to come free
-        while True:
-            began = time.monotonic()
-            prepared = await router.prepare(self._request, failed, self._asked, only=only)
-            if prepared.rendered_by is not None:
-                elsewhere += time.monotonic() - began
-            self._prepared, self._ids = prepared, prepared.kind
-            allowed = {upstream.index for upstream in router.upstreams} - failed if only is None else {only.index}
-            taken = await router.place(prepared, self._request.cache, allowed, self._reserve)
-            if taken is None:
-                raise router.no_upstream()
-            elsewhere += taken.waited
-            upstream = router.upstreams[taken.decision.upstream]
-            self._chosen(upstream)
-            if router.is_same_model(prepared.rendered_by, upstream):
-                break
-            router.release(taken.reservation)
-            only = upstream
-        self._router_ms = 1000 * (time.monotonic() - self._arrived - elsewhere)
+        router, began = self._router, time.monotonic()
+        prepared = await router.prepare(self._request, failed, self._asked)
+        waited = time.monotonic() - began if prepared.rendered_by is not None else 0.0
+        self._prepared, self._ids = prepared, prepared.kind
+        taken = await router.place(prepared, self._request, failed, self._reserve, arrived=self._arrived)
+        if taken is None:
+            raise router.no_upstream()
+        upstream = router.upstreams[taken.decision.upstream]
+        self._chosen(upstream)
+        self._router_ms = 1000 * (time.monotonic() - self._arrived - waited - taken.waited)
         return upstream, taken.reservation
+
+    async def _rendered_there(self, upstream: Upstream, reservation: Reservation) -> Reservation:
+        """A chat by the upstream that was chosen, where that renders otherwise than the one that was asked. Its slot
+        stays its own meanwhile."""
+        router, prepared = self._router, self._prepared
+        assert prepared is not None
+        if router.is_same_model(prepared.rendered_by, upstream):
+            return reservation
+        try:
+            prepared = await router.prepare(self._request, (), self._asked, only=upstream)
+        except BaseException:
+            router.release(reservation)
+            raise
+        self._prepared, self._ids = prepared, prepared.kind
+        return router.replace(reservation, prepared, self._request, self._reserve)
 
     def _asked(self, upstream: Upstream) -> None:
         """About a chat, of which nothing is known yet."""

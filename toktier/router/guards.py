@@ -90,6 +90,11 @@ class Errors:
             self._log(scope, error)
             if not answer.status:
                 await answer.fail(error, expects=any(name == b"expect" for name, _ in scope["headers"]))
+        except asyncio.CancelledError:  # the router ends; who went away was cancelled further in
+            if not answer.status:
+                refused = Refused(Refusal.SHUTTING_DOWN, "the router ended before the request had its answer")
+                await answer.fail(refused, expects=False)
+            raise
         finally:
             if self._access_log:
                 ACCESS_LOG.info(

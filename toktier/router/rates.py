@@ -13,6 +13,7 @@ _PREFILL = (1.0, 1e7)  # tokens a second
 _GENERATION = (0.1, 1e6)
 _UNMEASURED_RATIO = 8.0  # a generated token costs as much as so many of a prompt: between small CPUs (2) and GPUs (50)
 _RATIO = (1.0, 1000.0)
+_STALLED = (0.25, 30.0)  # seconds
 _UNMEASURED_LENGTH = 128.0  # tokens that a request generates, before one was seen
 
 
@@ -40,6 +41,13 @@ class Rates:
         if self.prefill is None or self.generation is None:
             return _UNMEASURED_RATIO
         return min(max(self.prefill / self.generation, _RATIO[0]), _RATIO[1])
+
+    @property
+    def stalled_seconds(self) -> float:
+        """Behind which a request whose client does not read has most likely been generated to its end."""
+        if self.generation is None:
+            return _STALLED[1]
+        return min(max(2.0 * self.generated / self.generation, _STALLED[0]), _STALLED[1])
 
     def remaining(self, prompt_tokens: int, limit: int | None, seen: int, elapsed: float | None) -> float:
         """Tokens of prefill that a request still takes. `prompt_tokens`: those it has to evaluate; `limit`: of

@@ -42,6 +42,7 @@ class Refusal(StrEnum):
     FOREIGN_HOST = "foreign_host"
     FOREIGN_ORIGIN = "foreign_origin"
     OVERLOADED = "overloaded"
+    SHUTTING_DOWN = "shutting_down"
     NOT_FOUND = "not_found"
     METHOD_NOT_ALLOWED = "method_not_allowed"
     UNSUPPORTED = "unsupported"
@@ -64,6 +65,7 @@ REFUSALS: Final[dict[Refusal, tuple[int, str, str]]] = {
     Refusal.FOREIGN_HOST: (421, _CLIENT, "the request names a host that this router is not"),
     Refusal.FOREIGN_ORIGIN: (403, _CLIENT, "a page of another site may not use the router"),
     Refusal.OVERLOADED: (503, _SERVER, "as many requests run and wait as may"),
+    Refusal.SHUTTING_DOWN: (503, _SERVER, "the router ends"),
     Refusal.NOT_FOUND: (404, _CLIENT, "there is no such route"),
     Refusal.METHOD_NOT_ALLOWED: (405, _CLIENT, "the route does not take this method"),
     Refusal.UNSUPPORTED: (501, _CLIENT, "the router does not do this"),

@@ -15,8 +15,6 @@ from toktier.router.remembered import Return
 from toktier.router.slot_content import Content, after_request, of_prompt
 from toktier.router.token_ids import TokenIds, as_ids, shared_prefix
 
-STALLED_SECONDS: Final = 0.25  # that a client may take to read a piece of an answer before it counts as not reading
-
 
 @dataclass(slots=True, eq=False)
 class Reservation:
@@ -49,9 +47,9 @@ class Reservation:
             self.evaluated = of_prompt(self.ids, sure=self.sure, n_ctx=n_ctx)
         return self.evaluated
 
-    def is_stalled(self, now: float) -> bool:
-        """Its client does not read. The upstream generates on all the same, which nobody here sees."""
-        return self.sending_since is not None and now - self.sending_since > STALLED_SECONDS
+    def is_stalled(self, now: float, seconds: float) -> bool:
+        """Its client has not read for so long. The upstream generates on all the same, which nobody here sees."""
+        return self.sending_since is not None and now - self.sending_since > seconds
 
     def promised(self, content: Content | None) -> tuple[int, int]:
         """Tokens that it shares with what its slot holds, but for its last one, and how many of them are certain."""

@@ -22,7 +22,7 @@ from toktier.router import prompts
 from toktier.router.agreement import Agreement, fits, manner
 from toktier.router.bodies import OFF_LOOP_BYTES, ChatRequest, CompletionRequest
 from toktier.router.candidates import BruteForceIndex, Candidate
-from toktier.router.decide import Decision
+from toktier.router.decide import Decision, decide
 from toktier.router.embedders import OpenEmbedder, open_embedder
 from toktier.router.embedding import Prompt
 from toktier.router.prompts import Prepared
@@ -72,9 +72,7 @@ class Router:
             on_change=None if kv_events is None else kv_events.slot_now,
             on_clear=None if kv_events is None else kv_events.clear,
         )
-        self.turns = Turns(
-            self.table, time.monotonic, in_a_row=settings.turns_in_a_row, seconds=settings.first_byte_seconds
-        )
+        self.turns = Turns(self.table, time.monotonic, in_a_row=settings.turns_in_a_row)
         timeouts = Timeouts(
             connect=settings.connect_seconds,
             first_byte=settings.first_byte_seconds,
@@ -212,22 +210,22 @@ class Router:
     async def place(
         self,
         prepared: Prepared,
-        cache: bool,
-        allowed: Collection[int],
+        request: CompletionRequest | ChatRequest,
+        failed: Collection[int],
         reserve: Callable[[Decision], Reservation],
+        *,
+        arrived: float,
     ) -> Taken | None:
-        """Decides where a prompt goes, and waits until it can run there. `cache`: whether its prefix may be reused;
-        `allowed`: upstreams; `reserve`: pins it, in the step of the loop in which the slots were seen. None: there is
-        no upstream."""
+        """Decides where a prompt goes, and waits until it can run there, as long as for its answer. `failed`: upstreams
+        that it does not go to; `reserve`: pins it, in the step of the loop in which the slots were seen; `arrived`:
+        when it came, which is its place among those that wait. None: there is no upstream."""
         candidates: list[Candidate[tuple[int, int]]] = []
         vector = None
         known: Known = {}
 
         def views() -> list[View]:
-            found = [view for view in self._views(prepared.ids, known) if view.upstream in allowed]
-            if cache:
-                return found
-            return [view._replace(reusable=0, sure=0, goes_on=False) for view in found]
+            found = [view for view in self._views(prepared.ids, known) if view.upstream not in failed]
+            return found if request.cache else [view.unshared() for view in found]
 
         # What exact prefixes say, vectors cannot say better.
         if (
@@ -237,7 +235,9 @@ class Router:
         ):
             vector = await self._embedder.embedder.embed(Prompt(prepared.ids, prepared.text))
             candidates = self._similar.search(vector, _CANDIDATES)
-        taken = await self.turns.take(Request(prepared.ids, views, reserve, self._chooses, candidates))
+        seconds = self.settings.first_byte_seconds if request.stream else self.settings.whole_seconds
+        wanted = Request(prepared.ids, views, reserve, self._chooses, candidates, seconds, arrived)
+        taken = await self.turns.take(wanted)
         if self._similar is not None and vector is not None and taken is not None:
             self._similar.add(taken.decision.place, vector, len(prepared.ids))
         return taken
@@ -246,6 +246,23 @@ class Router:
         """Of a request that does not go up after all."""
         self.table.settle(reservation, reached_upstream=False)
         self.turns.look()
+
+    def replace(
+        self,
+        reservation: Reservation,
+        prepared: Prepared,
+        request: CompletionRequest | ChatRequest,
+        reserve: Callable[[Decision], Reservation],
+    ) -> Reservation:
+        """The same slot for other IDs, in one step. Raises UpstreamLost."""
+        self.table.settle(reservation, reached_upstream=False)
+        place = reservation.upstream, reservation.slot
+        views = [view for view in self._views(prepared.ids, {}) if (view.upstream, view.slot) == place]
+        decision = decide(len(prepared.ids), views if request.cache else [view.unshared() for view in views])
+        if decision is None:
+            self.turns.look()
+            raise UpstreamLost(f"{self.upstreams[reservation.upstream].url} was lost")
+        return reserve(decision)
 
     def _chooses(self, upstream: int) -> bool:
         """Whether an upstream places requests itself: such a one has every request, and its slots are not followed."""

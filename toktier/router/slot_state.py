@@ -39,9 +39,9 @@ class Slot:
         proven = last.predicted if last.goes_on else last.returned.tokens
         return last.prompt(n_ctx), proven, self.held and last.goes_on
 
-    def may_be_free(self, now: float) -> bool:
-        """Nothing is in flight but for clients that do not read."""
-        return all(one.is_stalled(now) for one in self.in_flight)
+    def may_be_free(self, now: float, stalled: float) -> bool:
+        """Nothing is in flight but for clients that did not read for `stalled` seconds."""
+        return all(one.is_stalled(now, stalled) for one in self.in_flight)
 
     def leaves(self, reservation: Reservation) -> None:
         self.in_flight.remove(reservation)

@@ -49,3 +49,7 @@ class View(NamedTuple):
     n_ctx: int
     goes_on: bool = False
     may_be_free: bool = False
+
+    def unshared(self) -> View:
+        """For a prompt of which nothing may be reused."""
+        return self._replace(reusable=0, sure=0, goes_on=False)

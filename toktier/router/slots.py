@@ -126,7 +126,7 @@ class SlotTable:
                         self._traffic.chance(self._traffic.requests - slot.last_use, usual),
                         upstream.n_ctx,
                         content is not None and not slot.in_flight and content.is_continued_by(shared),
-                        bool(slot.in_flight) and slot.may_be_free(now),
+                        bool(slot.in_flight) and slot.may_be_free(now, upstream.rates.stalled_seconds),
                     )
                 )
         return found
@@ -143,7 +143,13 @@ class SlotTable:
         """Whether any slot may be had now; or there is no usable upstream at all, which somebody has to be told."""
         now = self._clock()
         usable = [upstream for upstream in self._upstreams.values() if upstream.usable and upstream.slots]
-        return not usable or any(slot.may_be_free(now) for upstream in usable for slot in upstream.slots)
+        return not usable or any(
+            slot.may_be_free(now, upstream.rates.stalled_seconds) for upstream in usable for slot in upstream.slots
+        )
+
+    def is_busy(self) -> bool:
+        """Whether anything is in flight, on upstreams that are not usable too."""
+        return any(slot.in_flight for upstream in self._upstreams.values() for slot in upstream.slots)
 
     def _wait(self, slot: Slot, upstream: _Upstream, now: float) -> float:
         total = 0.0

@@ -19,6 +19,7 @@ let in at all (`admission`).
 from __future__ import annotations
 
 import asyncio
+import bisect
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Final, NamedTuple
@@ -37,19 +38,24 @@ from toktier.router.token_ids import TokenIds
 # for 4 slots, 2 for 16.
 WINDOW: Final = 16
 TICK: Final = 0.25  # seconds between two looks, where nobody tells: of clients that stopped reading, of time
-LOST_SECONDS: Final = 2.0  # that those who wait give the last upstream that was lost: it may be asked and back at once
+# That those who wait give the last upstream that was lost, which may be back at once. While requests run there it
+# is slow, not gone.
+LOST_SECONDS: Final = 2.0
 _UNMEASURED_PREFILL: Final = 1000.0  # tokens a second, of an upstream that said nothing yet
 
 
 class Request(NamedTuple):
     """One that wants a slot. `views`: those of its prompt that it may have, as they are now; `reserve`: takes what was
-    decided, in the same step of the loop; `chooses`: whether an upstream chooses the slot itself."""
+    decided, in the same step of the loop; `chooses`: whether an upstream chooses the slot itself; `seconds`: that it
+    waits at most; `since`: when it came, by any clock: one that was lost with its upstream is not the last again."""
 
     ids: TokenIds
     views: Callable[[], Sequence[View]]
     reserve: Callable[[Decision], Reservation]
     chooses: Callable[[int], bool]
     candidates: Sequence[Candidate[Place]] = ()
+    seconds: float = 600.0
+    since: float = 0.0
 
 
 class Taken(NamedTuple):
@@ -115,13 +121,12 @@ class Turns:
         clock: Callable[[], float],
         *,
         in_a_row: int,
-        seconds: float,
         policy: Policy | None = None,
     ) -> None:
-        """`clock`: seconds, monotonic; `in_a_row`: 1: strictly in order; `seconds`: that one waits at most."""
+        """`clock`: seconds, monotonic; `in_a_row`: 1: strictly in order."""
         self.counts = Counts()
         self._table, self._clock, self._policy = table, clock, policy
-        self._in_a_row, self._seconds = in_a_row, seconds
+        self._in_a_row = in_a_row
         self._keeping = Keeping()
         self._waiting: list[_Waiting] = []
         self._passed: dict[Place, int] = {}  # turns in a row that were let pass there
@@ -142,13 +147,14 @@ class Turns:
         if not request.views():
             return None
         waiting = _Waiting(request, asyncio.get_running_loop().create_future())
-        self._waiting.append(waiting)
+        place = bisect.bisect_right(self._waiting, request.since, key=lambda one: one.request.since)
+        self._waiting.insert(place, waiting)
         began = self._clock()
         try:
-            self._look(newest=True)
+            self._look(newest=place)
             if not waiting.outcome.done():
                 self.counts.waited += 1
-                async with asyncio.timeout(self._seconds):
+                async with asyncio.timeout(request.seconds):
                     await waiting.outcome
             outcome = waiting.outcome.result()
         except BaseException as error:
@@ -159,7 +165,7 @@ class Turns:
                 self._table.settle(waiting.reservation, reached_upstream=False)
             self.look()
             if isinstance(error, TimeoutError):
-                raise self._too_long() from None
+                raise self._too_long(request.seconds) from None
             raise
         if outcome is None:
             return None
@@ -175,19 +181,20 @@ class Turns:
 
     def look(self) -> None:
         """Gives away what there is to give. To be called when anything changed."""
-        self._look(newest=False)
+        self._look(newest=None)
 
-    def _look(self, *, newest: bool) -> None:
-        """`newest`: nothing changed but that one more waits; what the others had the choice of they did not want."""
+    def _look(self, *, newest: int | None) -> None:
+        """`newest`: nothing changed but that one more waits, at this place; what the others had the choice of they did
+        not want."""
         now = self._clock()
         for place, kept in list(self._kept.items()):
             if now >= kept.until:
-                newest = False
+                newest = None
                 del self._kept[place]
                 self._keeping.ended(None)
                 self.counts.kept_in_vain += kept.wanted
-        if newest:
-            self._give_one(now, [len(self._waiting) - 1])
+        if newest is not None:
+            self._give_one(now, [newest])
         else:
             if self._timer is not None:
                 self._timer.cancel()
@@ -210,7 +217,7 @@ class Turns:
             views = waiting.request.views()
             if not views:
                 waiting.lost = now if waiting.lost is None else waiting.lost
-                if now - waiting.lost < LOST_SECONDS:
+                if now - waiting.lost < LOST_SECONDS or self._table.is_busy():
                     continue
                 self._end(waiting, None)
                 return True
@@ -235,10 +242,12 @@ class Turns:
         decision = decide(size, free if is_due else views, request.candidates, self._policy)
         assert decision is not None
         view = _of(views, decision)
+        if not decision.fits or request.chooses(decision.upstream):
+            return _Chance(behind, waiting, decision, view.goes_on), is_due
         if not is_due and self._is_kept_from(view):
             # It says when somebody else may have the slot, not that another is better.
             return None, False
-        if view.waiting and not view.may_be_free and decision.fits and not request.chooses(decision.upstream):
+        if view.waiting and not view.may_be_free:
             unkept = [one for one in free if not self._is_kept_from(one)]
             other = decide(size, unkept, request.candidates, self._policy)
             if other is None or not self._waited_enough(waiting, other, size, now):
@@ -260,6 +269,19 @@ class Turns:
         return False
 
     def _give(self, chance: _Chance, *, passes: bool, now: float) -> None:
+        waiting, decision = chance.waiting, chance.decision
+        # What is refused there, or goes where the upstream likes, takes nobody's turn.
+        if decision.fits and not waiting.request.chooses(decision.upstream):
+            self._count(chance, passes=passes, now=now)
+        try:
+            waiting.reservation = waiting.request.reserve(decision)
+        except ToktierError as error:  # which is this one's alone
+            self._waiting.remove(waiting)
+            waiting.outcome.set_exception(error)
+        else:
+            self._end(waiting, decision)
+
+    def _count(self, chance: _Chance, *, passes: bool, now: float) -> None:
         place = chance.place
         self._passed[place] = self._passed.get(place, 0) + 1 if passes else 0
         self.counts.let_pass += passes
@@ -270,24 +292,16 @@ class Turns:
                 self._keeping.ended(now - kept.since)
             else:  # by one that is due, which says nothing of the conversation
                 self.counts.kept_in_vain += kept.wanted
-        waiting = chance.waiting
-        try:
-            waiting.reservation = waiting.request.reserve(chance.decision)
-        except ToktierError as error:  # which is this one's alone
-            self._waiting.remove(waiting)
-            waiting.outcome.set_exception(error)
-        else:
-            self._end(waiting, chance.decision)
 
     def _end(self, waiting: _Waiting, outcome: Decision | None) -> None:
         self._waiting.remove(waiting)
         waiting.outcome.set_result(outcome)
 
-    def _too_long(self) -> Refused:
+    def _too_long(self, seconds: float) -> Refused:
         return Refused(
             Refusal.OVERLOADED,
-            f"no slot came free within {self._seconds:g} seconds; {self.waiting:,} other requests wait for one",
-            remedy="try again later, or start the router with a larger --first-byte-seconds",
+            f"no slot came free within {seconds:g} seconds; {self.waiting:,} other requests wait for one",
+            remedy="try again later, or start the router with larger --first-byte-seconds and --whole-seconds",
             headers=[retry_after(60)],
         )
 
