@@ -6,8 +6,10 @@ import os
 import random
 import signal
 import struct
+import threading
 import time
 from array import array
+from typing import Any
 
 import pytest
 
@@ -210,3 +212,45 @@ def test_processes_that_remember_stay_within_the_budget(place: Place) -> None:
     assert 0 < sum(held) <= budget
     assert named.ids() == ids_of("n" * 9000)
     assert store.verify() == []
+
+
+@pytest.mark.parametrize("places", ["redis", "redis-cluster"], indirect=True)
+def test_a_session_that_is_evicted_before_it_is_there_is_listed_all_the_same(place: Place) -> None:
+    """Its bytes count from the moment it is listed, so that another may choose it."""
+    store, other = place.open(), place.open()
+    write = store._sessions.write
+
+    def evicted_first(*arguments: Any) -> None:
+        assert len(other.evict(0)) == 1
+        write(*arguments)
+
+    store._sessions.write = evicted_first
+    store.remember(FINGERPRINT, [change(0, "one " * 1000)])
+    assert other.verify() == []
+    assert [info.name for info in other.sessions()] == [None]
+
+
+@pytest.mark.parametrize("places", ["redis", "redis-cluster"], indirect=True)
+def test_a_session_that_is_written_while_it_is_evicted_goes_whole(place: Place) -> None:
+    store, other = place.open(), place.open()
+    write, drop = store._sessions.write, other._sessions.drop
+    chosen, written = threading.Event(), threading.Event()
+
+    def dropped(*arguments: Any, **more: Any) -> bool:
+        there: bool = drop(*arguments, **more)
+        chosen.set()
+        assert written.wait(20)
+        return there
+
+    def written_late(*arguments: Any) -> None:
+        evicting.start()
+        assert chosen.wait(20)
+        write(*arguments)
+
+    store._sessions.write, other._sessions.drop = written_late, dropped
+    evicting = threading.Thread(target=other.evict, args=(0,))
+    store.remember(FINGERPRINT, [change(0, "one " * 1000)])
+    written.set()
+    evicting.join()
+    assert place.open().verify() == []
+    assert place.open().sessions() == []

@@ -190,7 +190,7 @@ OPTIONS: Final[tuple[Option, ...]] = (
     Option("max-queued", "max_queued", "N", "Requests that wait beyond these.", _integer(0, 10_000)),
     Option(
         "turns-in-a-row", "turns_in_a_row", "N",
-        "Turns of one conversation that a slot serves while others wait; 1: strictly in order.", _integer(1, 1000),
+        "Turns of one conversation that a slot serves while others wait; 1: strictly in order.", _integer(1, 10_000),
     ),
     Option("queue-seconds", "queue_seconds", "S", "How long one waits at most.", _seconds(0.01, 3600)),
     Option("connect-seconds", "connect_seconds", "S", "For a connection to an upstream.", _seconds(0.01, 300)),

@@ -99,6 +99,8 @@ class RedisStore:
             # Listed before it is there: what nobody lists, nobody would evict.
             victims = self._upkeep.admit(new, self.budget_bytes)
             self._sessions.write(None, new, steps, 0)
+            if not self._upkeep.is_listed(new):  # somebody evicted it before it was there
+                victims += self._upkeep.admit(new, self.budget_bytes)
             self._upkeep.forget(victims)
         return state.number
 

@@ -54,11 +54,17 @@ class Upkeep:
         return found
 
     def forget(self, numbers: Sequence[bytes]) -> None:
-        """Removes anonymous sessions: listed until they are gone, so that whoever comes next finds what is left."""
+        """Removes anonymous sessions: listed until they are gone, so that whoever comes next finds what is left. And
+        once more: one that was listed and not there may have been written in between."""
         for number in numbers:
             self._sessions.drop(b"a" + number, listed=True)
         for at in range(0, len(numbers), PAGE):
             self._server.run(FORGET, self._lists, *numbers[at : at + PAGE])
+        for number in numbers:
+            self._sessions.drop(b"a" + number, listed=True)
+
+    def is_listed(self, one: Held) -> bool:
+        return self._is_listed(session_of(one.state))
 
     def remove_named(self, name: str) -> bool:
         session = named(name)
