@@ -32,6 +32,7 @@ def test_every_answer_is_one_that_the_document_tells_of(llama: LlamaServer, tmp_
         asked = [
             *command, "run", f"{router.url}/openapi.json", "-H", f"Authorization: Bearer {KEY}", "--max-examples", "10",
             "--seed", "1", "--workers", "2", "--generation-database", "none", "--exclude-checks", LEFT_OUT,
+            "--request-timeout", "60",
             "--no-color",
         ]  # fmt: skip
         done = subprocess.run(asked, capture_output=True, text=True, cwd=tmp_path, timeout=LIFE, check=False)
