@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 
@@ -14,6 +15,7 @@ from tests.router.served_router import Answered, Served
 from tests.router.upstream_calls import tokens
 from tests.support.llama_server import LlamaServer
 from toktier.router import keeping
+from toktier.router.upstream import Upstream
 from toktier.router.vocabulary import Choice, Outcome
 
 TURNS = 6
@@ -111,20 +113,31 @@ def renders(fake: FakeUpstream, mark: str) -> None:
     fake.answers["/v1/chat/completions"] = reply({"choices": [{"message": {"content": mark}, "index": 0}]})
 
 
+@pytest.mark.parametrize("asked", [True, False])
 def test_an_upstream_that_is_lost_while_it_renders_a_chat_again_costs_it_nothing(
-    fake: FakeUpstream, mini: toktier.Tokenizer
+    fake: FakeUpstream, mini: toktier.Tokenizer, monkeypatch: pytest.MonkeyPatch, asked: bool
 ) -> None:
-    """It was rendered by the first, and had its turn at the second, whose template is another."""
+    """It was rendered by the first, and had its turn at the second, whose template is another. `asked`: whether that
+    is lost by its answer, or is found to be down before."""
     with fake_beside(tokenize=fake.tokenize) as other:
         renders(fake, "one ")
         renders(other, "other ")
         with Served(fake.url, other.url, tokenizer=mini, turns_in_a_row=1) as served:
-            asked = len(other.seen)
+            before = len(other.seen)
             other.answers["/apply-template"] = raw(b"")
+            prepare = served.router.prepare
+
+            async def is_down(*arguments: Any, only: Upstream | None = None) -> Any:
+                if only is not None and not asked:
+                    raise served.router.no_upstream()
+                return await prepare(*arguments, only=only)
+
+            monkeypatch.setattr(served.router, "prepare", is_down)
             for slot in range(4):  # a request for each slot of the first: the second is the cheaper one
                 served.call(functools.partial(_occupied, served, slot))
             answered = served.chat("Say something.")
-            assert {seen.path for seen in other.seen[asked:] if seen.method == "POST"} == {"/apply-template"}
+            posted = {seen.path for seen in other.seen[before:] if seen.method == "POST"}
+            assert ("/apply-template" in posted) == asked
             assert (answered.status, answered.facts.upstream) == (200, 0)
             assert served.in_flight() == 3
 

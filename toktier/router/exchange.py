@@ -153,8 +153,10 @@ class Exchange(Response):
             return reservation
         try:
             prepared = await router.prepare(self._request, (), self._asked, only=upstream)
-        except BaseException:
+        except BaseException as error:
             router.release(reservation)
+            if isinstance(error, Refused):  # it is not used any more, and others may be
+                raise UpstreamLost(f"{upstream.url} was lost") from None
             raise
         self._prepared, self._ids = prepared, prepared.kind
         return router.replace(reservation, prepared, self._request, self._reserve)
