@@ -162,16 +162,29 @@ def test_a_thread_that_waits_for_its_turn_hears_a_signal() -> None:
 
 
 def test_sizes_may_be_read_while_another_thread_appends(session: SessionBase) -> None:
+    """Each is what it was or what it becomes, never a step between; those between two reads of one revision belong together."""
+
+    def sizes() -> tuple[int, int, int]:
+        return len(session), session.text_length, session.byte_length
+
     session.append("begin ")
     text = PROSE * (LONG * 4 // len(PROSE))
+    before = sizes()
     thread = threading.Thread(target=lambda: session.append(text))
     thread.start()
-    seen = set()
+    seen: list[tuple[int, tuple[int, int, int], int]] = []
     while thread.is_alive():
-        seen.add((len(session), session.text_length, session.byte_length, session.revision))
+        look = session.revision, sizes(), session.revision
+        if not seen or look != seen[-1]:
+            seen.append(look)
     thread.join()
-    assert len(seen) <= 2
-    assert session.text_length == len(text) + 6
+    after = sizes()
+    assert after[1:] == (len(text) + 6, len(text.encode()) + 6)
+    for first, read, last in seen:
+        assert 1 <= first <= last <= 2
+        if first == last:  # else the append ended in the middle of the look
+            assert read == (before if first == 1 else after)
+        assert all(number in pair for number, *pair in zip(read, before, after, strict=True))
 
 
 @pytest.mark.unsanitized  # forks
