@@ -162,7 +162,7 @@ def test_a_thread_that_waits_for_its_turn_hears_a_signal() -> None:
 
 
 def test_sizes_may_be_read_while_another_thread_appends(session: SessionBase) -> None:
-    """Each is what it was or what it becomes, never a step between; reads between two of one revision belong together."""
+    """Each is what it was or what it becomes, no step between; reads between two of one revision belong together."""
 
     def sizes() -> tuple[int, int, int]:
         return len(session), session.text_length, session.byte_length
