@@ -119,6 +119,19 @@ def test_upstreams_that_do_not_answer_are_told_and_the_answer_is_no(tmp_path: Pa
     assert (document["upstreams"][0]["state"], document["upstreams"][0]["slots"]) == ("down", None)
 
 
+def test_a_check_tells_what_a_start_warns_of_and_writes_nothing(tmp_path: Path) -> None:
+    keys = tmp_path / "keys"
+    keys.write_text("hunter2\n")
+    keys.chmod(0o644)
+    others = ("--upstream", "http://127.0.0.1:10", "--embedding", "http://127.0.0.1:11")
+    said = run("serve", *UPSTREAM, *others, "--api-key-file", str(keys), "--check", home=tmp_path)
+    assert said.code == ExitCode.NO
+    assert "other users may open" in said.stderr
+    assert "prompts are compared by hashed n-grams, not by http://127.0.0.1:11" in said.stderr
+    assert "hunter2" not in said.stderr
+    assert not list((tmp_path / "state").rglob("*.db"))
+
+
 @pytest.mark.parametrize(
     ("line", "code", "says"),
     [
@@ -126,13 +139,14 @@ def test_upstreams_that_do_not_answer_are_told_and_the_answer_is_no(tmp_path: Pa
         (("--upstream", "http://h"), 2, "expected one of --family FAMILY"),
         (("--upstream", "http://h", "--file", "absent.json"), 3, "absent.json"),
         (("--upstream", "http://h", "--api-key-file", "absent"), 2, "absent cannot be read"),
+        (("--upstream", "http://h", "--api-key-file", "absent", "--check"), 2, "absent cannot be read"),
         (("--upstream", "http://h", "--upstream-api-key-file", "absent"), 2, "absent cannot be read"),
         (("--upstream", "http://h", "--config", ""), 2, "--config is empty"),
         (("--upstream", "http://h", "--queue-seconds", "nan"), 2, "--queue-seconds is nan"),
         (("--upstream", "http://u:S3CRET@h"), 2, "expected no user or password"),
         (("--upstream", "http://\x1b[2Jh"), 2, "expected a URL of plain characters"),
     ],
-    ids=range(9),
+    ids=range(10),
 )
 def test_what_cannot_be_served_is_refused_before_anything_listens(
     tmp_path: Path, line: tuple[str, ...], code: int, says: str

@@ -1,6 +1,6 @@
-"""`serve --check`: asks every upstream once, as the router would when it begins, and says what it found.
+"""`serve --check`: asks each upstream and the embedder once, as the router does when it begins, and says what it found.
 
-Not here: what makes an upstream unfit (`upstream`, `agreement`).
+Not here: what makes an upstream unfit (`upstream`, `agreement`), or an embedder (`embedders`).
 """
 
 from __future__ import annotations
@@ -32,6 +32,19 @@ class Found:
 def check_upstreams(settings: ServeSettings, tokenizer: Tokenizer, api_key: str | None) -> list[Found]:
     """In the order of the settings; at once, each within the time-outs of a question."""
     return asyncio.run(_all(settings, tokenizer, api_key))
+
+
+def check_embedder(settings: ServeSettings) -> str | None:
+    """Why prompts would not be compared by the embedder that was asked for; None where they are, or none is needed."""
+    return asyncio.run(_embedder_note(settings)) if len(settings.upstreams) > 1 else None
+
+
+async def _embedder_note(settings: ServeSettings) -> str | None:
+    from toktier.router.embedders import open_embedder
+
+    embedder = await open_embedder(settings)
+    await embedder.close()
+    return embedder.note
 
 
 async def _all(settings: ServeSettings, tokenizer: Tokenizer, api_key: str | None) -> list[Found]:

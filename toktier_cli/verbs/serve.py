@@ -11,7 +11,7 @@ import inspect
 import os
 import sys
 from collections.abc import Callable
-from dataclasses import MISSING
+from dataclasses import MISSING, replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -67,6 +67,17 @@ def _tokenizer(invocation: Invocation, settings: ServeSettings) -> Tokenizer:
     )
 
 
+def _warn(invocation: Invocation, settings: ServeSettings) -> None:
+    """Of what is risky in the settings, and of the file of keys, which is read before anything is bound."""
+    cautions = settings.cautions()
+    if settings.api_key_file is not None:
+        from toktier.router.api_keys import read_api_keys
+
+        cautions += read_api_keys(settings.api_key_file)[1]
+    for caution in cautions:
+        invocation.warn(caution)
+
+
 def _upstream_key(invocation: Invocation, settings: ServeSettings) -> str | None:
     if settings.upstream_api_key_file is None:
         return None
@@ -79,10 +90,17 @@ def _upstream_key(invocation: Invocation, settings: ServeSettings) -> str | None
 
 
 def _checked(invocation: Invocation, settings: ServeSettings) -> Result:
-    from toktier.router.upstream_check import check_upstreams
+    from toktier.router.app import create_app
+    from toktier.router.upstream_check import check_embedder, check_upstreams
 
+    _warn(invocation, settings)
     key = _upstream_key(invocation, settings)
-    found = check_upstreams(settings, _tokenizer(invocation, settings), key)
+    tokenizer = _tokenizer(invocation, settings)
+    # What refuses to start is refused here. Without records: they begin to write at once, and stop nothing.
+    create_app(replace(settings, records=None), tokenizer)
+    found = check_upstreams(settings, tokenizer, key)
+    if (note := check_embedder(settings)) is not None:
+        invocation.warn(note)
     good = all(one.state is UpstreamState.UP for one in found)
     return Result(
         "serve_check",
@@ -118,15 +136,10 @@ def _found_text(found: list[Found]) -> str:
 
 
 def _served(invocation: Invocation, settings: ServeSettings, say: Callable[[Result], Any]) -> Result:
-    from toktier.router.api_keys import read_api_keys
     from toktier.router.server import bind, serve
 
-    cautions = settings.cautions()
-    if settings.api_key_file is not None:  # read here too: what is wrong with it is said before anything is bound
-        cautions += read_api_keys(settings.api_key_file)[1]
+    _warn(invocation, settings)
     _upstream_key(invocation, settings)
-    for caution in cautions:
-        invocation.warn(caution)
     with bind(settings.host, settings.port) as sock:
         tokenizer = _tokenizer(invocation, settings)
         from toktier.router.app import create_app
@@ -227,7 +240,7 @@ def _signature() -> inspect.Signature:
                 annotation=Annotated[bool, typer.Option(f"--{name.replace('_', '-')}", help=help_text)],
             )
             for name, help_text in (
-                ("check", "Ask the upstreams, say what was found, and end."),
+                ("check", "Try what a start needs and ask the upstreams, say what was found, and end."),
                 ("show_config", "Show the options that hold, and who said them, and end."),
             )
         ),
