@@ -204,6 +204,11 @@ def atomic_write(
         raise
 
 
+def is_temporary(name: str) -> bool:
+    """Whether a file of this name is one that `atomic_writer` had not finished."""
+    return name.startswith(_TEMPORARY_PREFIX)
+
+
 def remove_stale_temporaries(
     directory: str | os.PathLike[str], *, prefix: str = _TEMPORARY_PREFIX, seconds: float = _STALE_SECONDS
 ) -> int:

@@ -83,6 +83,31 @@ def test_no_run_no_second_run_and_not_two_at_once(directory: Path, tmp_path: Pat
         pass
 
 
+def test_a_run_that_was_killed_before_it_began_is_in_nobodys_way(directory: Path, tmp_path: Path) -> None:
+    """Of the plan there is a part, or all, and of blocks nothing: `--resume` has nothing to go on with."""
+    prepared = prepare(tmp_path / "home")
+    killed = tmp_path / "killed"
+    killed.mkdir()
+    (killed / ".tmp-12-0123").write_bytes(b"{")
+    (killed / PLAN).write_bytes((directory / PLAN).read_bytes())
+    state = start(prepared, killed)
+    assert checkpoints.read(killed).missing == state.missing
+    checkpoints.seal(killed)
+    (killed / ".tmp-12-0123").unlink()
+    checkpoints.check_seal(killed)
+    with pytest.raises(EnvironmentFault, match="holds a run already"):
+        start(prepared, killed)
+
+
+@pytest.mark.parametrize("content", [b"", b"{}", b'{"schema": "of somebody else"}'])
+def test_a_file_of_somebody_that_is_named_as_a_plan_is_kept(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / PLAN).write_bytes(content)
+    with pytest.raises(EnvironmentFault, match="holds a run already"):
+        start(prepare(tmp_path / "home"), tmp_path / "run")
+    assert (tmp_path / "run" / PLAN).read_bytes() == content
+
+
 def test_the_seal_names_every_file(directory: Path) -> None:
     with pytest.raises(EvidenceIncomplete, match="did not end"):
         checkpoints.check_seal(directory)

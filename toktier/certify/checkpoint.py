@@ -23,9 +23,17 @@ from toktier.certify.edit_scripts import from_rows
 from toktier.certify.plan import Plan, Shard, read_plan
 from toktier.certify.run_files import read_at_most
 from toktier.certify.tally import Counts
-from toktier.errors import EnvironmentFault, EvidenceIncomplete, EvidenceInvalid
+from toktier.errors import EnvironmentFault, EvidenceIncomplete, EvidenceInvalid, ToktierError
 from toktier.labels import shown_path, typed
-from toktier.storage import FILE_MODE, FileLock, atomic_write, environment_fault, make_directory, sync_directory
+from toktier.storage import (
+    FILE_MODE,
+    FileLock,
+    atomic_write,
+    environment_fault,
+    is_temporary,
+    make_directory,
+    sync_directory,
+)
 
 PLAN, BLOCKS, COMPLETE, LOCK = "plan.json", "blocks.jsonl", "COMPLETE", "run.lock"
 FAILURES = "failures"
@@ -77,14 +85,15 @@ class Checkpoint:
 
 
 def require_unused(directory: Path) -> None:
-    """Raises EnvironmentFault unless the directory is new or empty: a run replaces its files and `failures/` whole."""
+    """Raises EnvironmentFault unless the directory is new, empty, or of a run that was killed before it began: a run
+    replaces its files and `failures/` whole."""
     try:
-        entries = os.listdir(directory)
+        entries = {name for name in os.listdir(directory) if not is_temporary(name)}
     except FileNotFoundError:
         return
     except OSError as error:
         raise environment_fault(error, "read", directory) from None
-    if not entries:
+    if not entries or (entries == {PLAN} and _is_plan(directory / PLAN)):  # blocks.jsonl is written after the plan
         return
     again = PLAN in entries or BLOCKS in entries
     raise EnvironmentFault(
@@ -94,6 +103,15 @@ def require_unused(directory: Path) -> None:
         if again
         else "give a new directory with --out DIR",
     )
+
+
+def _is_plan(path: Path) -> bool:
+    """Not a file of somebody's that has that name."""
+    try:
+        read_plan(_json(_bytes(path), path), shown_path(path))
+    except ToktierError:
+        return False
+    return True
 
 
 def begin(directory: Path, plan: Plan, shard: Shard, build: Mapping[str, Any], target: Mapping[str, Any]) -> Checkpoint:
@@ -278,7 +296,7 @@ def check_seal(directory: Path) -> None:
 def _files(directory: Path) -> Iterator[tuple[str, Path]]:
     for path in sorted(directory.rglob("*")):
         name = path.relative_to(directory).as_posix()
-        if path.is_file() and name not in (COMPLETE, LOCK):
+        if path.is_file() and name not in (COMPLETE, LOCK) and not is_temporary(path.name):
             yield name, path
 
 
