@@ -1,4 +1,5 @@
-"""Fixtures shared by all tests: where the wider material lies, real and small tokenizers, an isolated home.
+"""Fixtures shared by all tests: where the wider material lies, real and small tokenizers, an isolated home; and that no
+law is timed.
 
 Tests never read the caller's settings: every TOKTIER_ variable is removed, and TOKTIER_HOME is a fresh directory.
 """
@@ -11,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 ROOT = Path(__file__).resolve().parent.parent
 if str(ROOT) not in sys.path:
@@ -20,6 +22,10 @@ from tests.support import compiled_once, workers  # noqa: E402
 from tests.support.material import SHARED, Artifacts  # noqa: E402
 
 compiled_once.install()
+
+# How long an example takes says what else the host does. A law that names health checks of its own names this one too.
+settings.register_profile("untimed", settings.default, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("untimed")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -70,12 +70,12 @@ def test_a_torn_or_foreign_slot_is_passed_over(tmp_path: Path) -> None:
 def test_eight_processes_lose_nothing_but_what_they_give_up(tmp_path: Path) -> None:
     script = (
         "import sys\nfrom toktier import diagnostics_ring as r\nfrom toktier.config import Config, resolve_settings\n"
-        "r.WAIT_SECONDS = 30\ns = resolve_settings(Config(home=sys.argv[1], diagnostics=True))\n"
+        "r.WAIT_SECONDS = 300\ns = resolve_settings(Config(home=sys.argv[1], diagnostics=True))\n"
         "print(sum(r.record(s, r.ERROR, 'INVALID_TEXT', size=int(sys.argv[2])) for _ in range(20)))\n"
     )
     command = [sys.executable, "-c", script, str(tmp_path)]
     running = [subprocess.Popen([*command, str(n)], cwd=ROOT, stdout=subprocess.PIPE, text=True) for n in range(8)]
-    assert [int(child.communicate(timeout=120)[0]) for child in running] == [20] * 8
+    assert [int(child.communicate(timeout=600)[0]) for child in running] == [20] * 8
     found = ring.read(tmp_path / "state")
     assert [entry["number"] for entry in found] == list(range(160))
     assert {n: sum(entry["size"] == n for entry in found) for n in range(8)} == dict.fromkeys(range(8), 20)

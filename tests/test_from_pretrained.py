@@ -169,15 +169,18 @@ import sys, time
 def watch(event, arguments):
     if event == "subprocess.Popen" or event in ("socket.connect", "socket.getaddrinfo", "socket.sendto"):
         raise AssertionError(f"{event} while offline")
+def wait(seconds):
+    raise AssertionError(f"waited {seconds} s while offline")
 import toktier
 sys.addaudithook(watch)
+time.sleep = wait
 start = time.monotonic()
 try:
     toktier.from_pretrained(sys.argv[1])
     print("served")
 except toktier.ToktierError as error:
     print(error.code)
-assert time.monotonic() - start < 1, "longer than a second"
+assert time.monotonic() - start < 60, "longer than a minute"
 """
 
 

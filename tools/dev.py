@@ -49,6 +49,9 @@ CHECKED_GENERATORS = (
     "generate_support_matrix.py", "generate_kernel_digests.py",
 )  # fmt: skip
 KERNEL_GENERATORS = ("generate_kernel_digests.py", "generate_kernel_budget.py")  # those that need NVRTC
+# Seconds after which a test that hangs says where, and ends its process: the longest takes two minutes on a busy host.
+# A worker that ended is not replaced, for the next one would begin the same file.
+END_OF_A_HANG = "-o faulthandler_timeout=900 -o faulthandler_exit_on_timeout=true --max-worker-restart=0"
 WHEEL_TIME = "315532800"  # 1980-01-01, the first that a zip archive can hold
 
 
@@ -59,6 +62,8 @@ def do_run(_: argparse.Namespace) -> None:
 
 def do_test(options: argparse.Namespace) -> None:
     install_editable()
+    if options.tier != "full":  # whose tests may take hours
+        os.environ["PYTEST_ADDOPTS"] = " ".join(filter(None, (os.environ.get("PYTEST_ADDOPTS"), END_OF_A_HANG)))
     server = llama_server() if options.llama_server or options.tier != "fast" else None
     marks = {"fast": "not ci and not full", "ci": "not full", "full": ""}[options.tier]
     if options.tier == "fast" or options.arguments:

@@ -177,7 +177,7 @@ def test_eight_processes_import_at_once(world: World, tmp_path: Path, count: int
     write_bundle(tmp_path / "b.tar", [alpha(world, tmp_path), beta(world, tmp_path)])
     children = [start(tmp_path / "b.tar", world.home, count) for _ in range(8)]
     for child in children:
-        _, stderr = child.communicate(timeout=120)
+        _, stderr = child.communicate(timeout=900)
         assert child.returncode == 0, stderr.decode()
     assert len(blobs(world)) == 3
     assert not staged(world)

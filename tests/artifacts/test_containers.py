@@ -158,7 +158,7 @@ def test_a_bomb_costs_little_memory(tmp_path: Path, kind: str) -> None:
         "for c in candidates(Path(sys.argv[1])): assert c.size == 0 or c.read(1 << 20) is None, c\n"
         "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)\n"
     )
-    run = subprocess.run([sys.executable, "-c", code, str(path)], capture_output=True, text=True, timeout=60)
+    run = subprocess.run([sys.executable, "-c", code, str(path)], capture_output=True, text=True, timeout=300)
     assert run.returncode == 0, run.stderr
     assert int(run.stdout) < 32 << 10  # KiB
 

@@ -41,7 +41,7 @@ def other_client(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A directory with the hub client's other line, to stand first on the path; skips where no index gives it."""
     target = tmp_path_factory.mktemp("client")
     command = [sys.executable, "-m", "pip", "install", "--quiet", "--target", str(target), OTHER_LINE]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=1200)
     if done.returncode:
         pytest.skip(f"the package index does not give {OTHER_LINE}: {done.stderr.strip()[-200:]}")
     return target
@@ -70,7 +70,7 @@ def files(world: World) -> dict[str, bytes]:
     }
 
 
-def bring(world: World, family: str = "beta", timeout: float = 60.0, **more: bool) -> FetchReport:
+def bring(world: World, family: str = "beta", timeout: float = 600.0, **more: bool) -> FetchReport:
     return fetch(family, world.settings, source="hub", timeout=timeout, pins=world.pins, **more)
 
 
@@ -116,7 +116,7 @@ def test_a_hub_that_fails(
     with serve(Hub(files(world), fault)) as hub:
         monkeypatch.setenv("HF_ENDPOINT", hub.url)
         with pytest.raises(kind, match=said) as caught:
-            bring(world, timeout=6.0 if fault in ("cut", "slow", "500") else 60.0)
+            bring(world, timeout=6.0 if fault in ("cut", "slow", "500") else 600.0)
     assert caught.value.exit_code == code
     assert "more information" not in str(caught.value.to_dict())
     assert left(world) == []

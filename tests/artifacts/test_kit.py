@@ -64,7 +64,7 @@ def make(
 ) -> KitReport:
     settings = resolve_settings(Config(home=tmp_path / "home", offline=True), environ={})
     target = out or tmp_path / "out" / "kit"
-    return make_kit(list(families), settings, target, wheel=own, timeout=60, notify=lambda _: None)
+    return make_kit(list(families), settings, target, wheel=own, timeout=600, notify=lambda _: None)
 
 
 def left(tmp_path: Path) -> list[str]:
@@ -221,7 +221,7 @@ class Bundled:
             self.settings,
             out,
             wheel=self.own,
-            timeout=60,
+            timeout=600,
             notify=lambda _: None,
             pins=self.pins,
             **more,

@@ -49,7 +49,7 @@ def ours(tmp_path: Path, *requires: str, tag: str = TAG, version: str = "0.1.0")
 def brought(own: Wheel, tmp_path: Path, target: Target = TARGET) -> list[str]:
     scratch = tmp_path / "scratch"
     scratch.mkdir()
-    return [wheel.path.name for wheel in dependency_wheels(own, target, scratch, offline=True, timeout=60)]
+    return [wheel.path.name for wheel in dependency_wheels(own, target, scratch, offline=True, timeout=600)]
 
 
 def test_a_wheel_says_what_it_is(tmp_path: Path) -> None:
@@ -231,8 +231,9 @@ def test_a_pip_that_fails(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, expected: type[ToktierError], said: str
 ) -> None:
     monkeypatch.setattr(sys, "executable", program(tmp_path / "python", script))
+    timeout = 0.5 if "longer" in said else 600
     with pytest.raises(expected, match=said):
-        dependency_wheels(ours(tmp_path, "a"), TARGET, tmp_path, offline=True, timeout=0.5)
+        dependency_wheels(ours(tmp_path, "a"), TARGET, tmp_path, offline=True, timeout=timeout)
 
 
 def test_a_build_that_fails_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -231,7 +231,7 @@ def test_no_child_waits_for_threads_that_it_has_not(name: str, by: str, home: Pa
     assert ran.encode(text).backend == name
     child = os.fork()
     if child == 0:
-        signal.alarm(60)
+        signal.alarm(300)
         warnings.simplefilter("ignore")
         tok = {"the tokenizer that ran": lambda: ran, "another tokenizer": lambda: other}.get(by, opened)()
         encoding, rows = tok.encode(text), tok.encode_batch([text] * 4)

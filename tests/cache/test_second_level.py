@@ -17,6 +17,8 @@ from toktier.cache import second_level
 from toktier.cache.level import MAX_KEYS
 from toktier.cache.second_level_values import MAX_IDS, MAX_VALUE_BYTES, packed
 
+pytestmark = pytest.mark.usefixtures("patient")
+
 
 @pytest.fixture(scope="module")
 def process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisProcess]:
@@ -218,8 +220,10 @@ def test_many_threads_get_their_own_answers(shared: Shared) -> None:
 
 OTHER_PROCESS = """
 import sys
+from toktier.cache import second_level, second_level_upkeep
 from toktier.cache.second_level import RedisSecondLevel
 from tests.support.second_levels import PATIENT, ids_of, keys_of
+second_level_upkeep.TIMEOUT_SECONDS = second_level.CLOSE_SECONDS = 60.0
 level = RedisSecondLevel(sys.argv[1], prefix=sys.argv[2], timeout=PATIENT)
 found, own = keys_of("from the first", 1), keys_of("from the second", 1)
 assert level.lookup(found) == (0, ids_of(found[0]))
@@ -262,7 +266,7 @@ def test_a_level_that_nobody_closed_ends_with_its_last_reference(shared: Shared)
     assert thread is not None
     shared.levels.clear()
     del level
-    thread.join(30)
+    thread.join(120)
     assert not thread.is_alive()
 
 

@@ -15,7 +15,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from tests.sessions.redis_process import RedisProcess, free_port, needed
+from tests.sessions.redis_process import RedisProcess, needed
+from tests.support.ports import free_port
 from tests.support.second_levels import PATIENT, ids_of, keys_of, stored
 from toktier.cache.second_level import RedisSecondLevel
 from toktier.errors import BackendUnavailable, ConfigInvalid
@@ -94,6 +95,7 @@ def certificate(directory: Path) -> tuple[Path, Path]:
     return paths
 
 
+@pytest.mark.usefixtures("patient")
 def test_over_tls(tmp_path: Path) -> None:
     """The deadline is of a socket that the client library made, whatever kind it is."""
     needed()

@@ -35,7 +35,7 @@ def ends() -> Iterator[tuple[Exchange, socket.socket]]:
         yield Exchange(Connection(ours)), theirs
 
 
-def asked(exchange: Exchange, most: int = 100, seconds: float = 10.0) -> bytes | None:
+def asked(exchange: Exchange, most: int = 100, seconds: float = 60.0) -> bytes | None:
     answer = exchange.ask(b"x", deadline=time.monotonic() + seconds, most=most)
     return None if answer is None else bytes(answer)
 

@@ -58,6 +58,7 @@ def chat(own: int, turns: int, special: str) -> list[str]:
     return texts
 
 
+@pytest.mark.usefixtures("patient")
 def test_what_one_process_encoded_another_one_finds(shared: Shared, tokenizer: Tokenizer) -> None:
     special = specials(tokenizer)[0]
     texts = chat(0, 6, special)
@@ -78,6 +79,7 @@ def test_what_one_process_encoded_another_one_finds(shared: Shared, tokenizer: T
     assert shared.levels[1].stats()["hits"] == 1
 
 
+@pytest.mark.usefixtures("patient")
 def test_another_namespace_finds_nothing(shared: Shared) -> None:
     level = shared.level()
     text = "<s>one<s>two"
@@ -88,6 +90,7 @@ def test_another_namespace_finds_nothing(shared: Shared) -> None:
         assert cache.stats()["second_level_hits"] == 0
 
 
+@pytest.mark.usefixtures("patient")
 def test_a_damaged_value_is_encoded_anew(shared: Shared) -> None:
     text = "<s>one<s>two<s>three"
     level = shared.level()
@@ -107,7 +110,7 @@ def test_ids_are_exact_while_the_server_is_hung_killed_and_started_again(shared:
     chats = [chat(own, 6, special) for own in range(CHATS)]
     expected = {text: list(tokenizer.encode(text)) for texts in chats for text in texts}
     stop, wrong, encoded = threading.Event(), [], [0] * 4
-    levels = [shared.level(timeout=0.02, max_pending_writes=16) for _ in range(2)]
+    levels = [shared.level(timeout=0.05, max_pending_writes=16) for _ in range(2)]
 
     def work(own: int) -> None:
         choose = random.Random(own)
@@ -128,6 +131,8 @@ def test_ids_are_exact_while_the_server_is_hung_killed_and_started_again(shared:
         until(lambda: sum(level.stats()["hits"] for level in levels) > 0)
         for act in (shared.process.hang, shared.process.go_on, shared.process.kill, shared.process.start):
             act()
+            if act in (shared.process.hang, shared.process.kill):
+                until(lambda: all(level.stats()["paused"] for level in levels))
             before = list(encoded)
             until(lambda before=before: all(now > then for now, then in zip(encoded, before, strict=True)))
             time.sleep(0.2)
@@ -143,6 +148,7 @@ def test_ids_are_exact_while_the_server_is_hung_killed_and_started_again(shared:
     assert all(one["pauses"] > 0 for one in stats)
 
 
+@pytest.mark.usefixtures("patient")
 def test_a_tokenizer_is_loaded_with_it(shared: Shared, tokenizer: Tokenizer) -> None:
     """As the page has it: by the storage."""
     special = specials(tokenizer)[0]

@@ -11,7 +11,7 @@ import pytest
 from toktier.cache.second_level_exchange import Exchange
 from toktier.cache.second_level_state import MAX_CONNECTIONS, State, Task, Write
 
-SOON = 10.0  # seconds that no test needs
+SOON = 60.0  # seconds that no test needs
 KEY = bytes(32)
 
 
@@ -52,7 +52,7 @@ class Taker(threading.Thread):
 
 @pytest.fixture
 def state() -> State:
-    return State(timeout=1.0, max_pending_writes=2)
+    return State(timeout=60.0, max_pending_writes=2)  # whose pauses outlast every test
 
 
 def test_who_waits_makes_the_thread_open_a_connection_and_gets_it(state: State) -> None:
@@ -118,11 +118,12 @@ def test_never_more_connections_than_the_bound(state: State) -> None:
     assert [was_closed(one) for one in some] == [False] * MAX_CONNECTIONS + [True]
     for _ in range(MAX_CONNECTIONS):
         assert taken(state) is not None
-    taker = Taker(state, 0.2)
+    taker = Taker(state)
     while not state._waiting:
         time.sleep(0.001)
     state.store(KEY, b"abcd")
     assert isinstance(state.next_task(), Write)  # a connection more is not opened
+    state.close(0.0)
     taker.join()
     assert taker.got is None
 

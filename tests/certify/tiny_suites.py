@@ -1,7 +1,8 @@
 """Three suites of a second in all, and the command with them in place of the real ones, for tests of the runner.
 
-`TINY_FAULT` in the environment plants one: `ids`, `value`, `raise`, `hang`, `die`, `route`, `slow`. Run as a program it
-is the command: `python tests/certify/tiny_suites.py certify ...`.
+`TINY_FAULT` in the environment plants one: `ids`, `value`, `raise`, `hang`, `die`, `route`, `slow`, and `held`, under
+which a run cannot end before the file `TINY_GATE` is there. Run as a program it is the command:
+`python tests/certify/tiny_suites.py certify ...`.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from toktier.certify.tally import Tally  # noqa: E402
 MINI = resources.tables_dir() / "artifacts" / "toktier_mini" / "tokenizer.json"
 WORDS = ("hello", " world", "Größe", "12,345", "\n\n", "日本", "🙂", "don't", "  x", "ab" * 9)
 BAD_BLOCK = 4
+HELD_FROM = 5  # the first block that waits for the gate
 
 
 def fault() -> str:
@@ -49,6 +51,8 @@ class Words(TextSuite):
             misbehave()
         if fault() == "slow":
             time.sleep(0.15)
+        if fault() == "held" and block >= HELD_FROM:
+            wait_for_the_gate()
         for left in plan.payload:
             yield f"{left}{WORDS[(block + seed) % len(WORDS)]}{block}"
 
@@ -88,6 +92,13 @@ def misbehave() -> None:
         time.sleep(1000)
     if fault() == "die":
         os.kill(os.getpid(), signal.SIGKILL)
+
+
+def wait_for_the_gate() -> None:
+    """Not for ever: whoever was to open it may have failed."""
+    until = time.monotonic() + 900
+    while not os.path.exists(os.environ["TINY_GATE"]) and time.monotonic() < until:
+        time.sleep(0.01)
 
 
 class PlantedSubject(Subject):

@@ -85,7 +85,7 @@ def test_eight_processes_import_into_one_empty_store(tmp_path: Path, source: Pat
         subprocess.Popen(command, cwd=ROOT, env=environment(home), stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         for _ in range(8)
     ]
-    answers = [child.communicate(timeout=120) for child in running]
+    answers = [child.communicate(timeout=600) for child in running]
     assert [child.returncode for child in running] == [0] * 8, answers
     blobs = [p for p in (home / "cache" / "artifacts" / "blobs").rglob("*") if p.is_file()]
     assert [p.name for p in blobs] == [PIN.sha256]
@@ -146,10 +146,10 @@ def test_without_any_interface_everything_local_works_and_fetching_says_why(tmp_
     ):
         start = time.monotonic()
         command = ["unshare", "--net", sys.executable, "-m", "toktier_cli.main", *line]
-        done = subprocess.run(command, env=env, cwd=ROOT, capture_output=True, text=True, timeout=120)
+        done = subprocess.run(command, env=env, cwd=ROOT, capture_output=True, text=True, timeout=600)
         assert done.returncode == wanted, done.stderr
         assert "Traceback" not in done.stderr
-        assert time.monotonic() - start < 30
+        assert time.monotonic() - start < 100  # whoever waited for the network would wait 120 s
 
 
 def test_a_kill_while_importing_leaves_nothing_that_is_believed(tmp_path: Path, source: Path) -> None:

@@ -25,7 +25,13 @@ LINE = ("gpu", "compile", "--arch", "sm_90")
 
 
 @pytest.fixture
-def cuda(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeCuda]:
+def patience() -> float:
+    """Seconds with a run, of which none hangs unless a test says so."""
+    return 600.0
+
+
+@pytest.fixture
+def cuda(monkeypatch: pytest.MonkeyPatch, patience: float) -> Iterator[FakeCuda]:
     """A device with little memory, so that lanes are small."""
     cuda = fake_cuda()
     cuda.reset()
@@ -37,7 +43,7 @@ def cuda(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeCuda]:
         _native,
         "GpuEngine",
         lambda program, cubin, device=0, driver=None: engine(
-            program, cubin, device=device, driver=cuda.path, patience=0.1
+            program, cubin, device=device, driver=cuda.path, patience=patience
         ),
     )
     yield cuda
@@ -135,6 +141,7 @@ def test_kernels_that_give_nothing_fail_the_self_test(with_fake: Here, cuda: Fak
     assert "the kernels gave rows that are not in order (with toktier_mini)" in found["problem"]
 
 
+@pytest.mark.parametrize("patience", [0.1])
 def test_kernels_that_hang(with_fake: Here, cuda: FakeCuda) -> None:
     cuda.set(hang_from=0)
     outcome = with_fake(*LINE, "--json")

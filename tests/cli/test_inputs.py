@@ -22,7 +22,7 @@ def by_shell(line: str, home: Path, cwd: Path = ROOT) -> tuple[int, str, str]:
     command = f"{shlex.quote(sys.executable)} -m toktier_cli.main"
     script = f'ulimit -v 2097152; toktier() {{ {command} "$@"; }}; {line}'
     env = environment(home, PYTHONPATH=str(ROOT))
-    done = subprocess.run(["bash", "-c", script], capture_output=True, cwd=cwd, env=env, timeout=60)
+    done = subprocess.run(["bash", "-c", script], capture_output=True, cwd=cwd, env=env, timeout=300)
     return done.returncode, done.stdout.decode(), done.stderr.decode()
 
 
@@ -70,7 +70,7 @@ def test_a_pipe_is_read_up_to_the_bound(tmp_path: Path, monkeypatch: pytest.Monk
                     inputs.read_file(f"/dev/fd/{reader}")
         finally:
             os.close(reader)
-            child.wait(10)
+            child.wait(60)
     (tmp_path / "big").write_bytes(bytes(3_000_001))
     with pytest.raises(inputs.UsageError, match="more than"):
         inputs.read_file(str(tmp_path / "big"))

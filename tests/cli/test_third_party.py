@@ -119,7 +119,8 @@ def test_an_unknown_name_lists_the_known(here: Here) -> None:
 
 
 def test_doctor_names_the_variable_that_has_no_policy(name: str, engine: StandIn, here: Here) -> None:
-    outcome = here.with_variables("doctor", "--family", "toktier_mini", "--json", TOKTIER_TOKENIZER=name)
+    line = ("doctor", "--family", "toktier_mini", "--json", "--timeout", "600")
+    outcome = here.with_variables(*line, TOKTIER_TOKENIZER=name)
     row = next(check for check in check_document(outcome)["checks"] if check["id"] == "family.route")
     assert row["status"] == "warn"
     assert row["summary"].startswith(f"the reference serves, not {name}")

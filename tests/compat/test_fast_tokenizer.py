@@ -259,7 +259,7 @@ def test_a_fork_during_a_call_of_the_reference_leaves_a_child_that_can_call(llam
         child = os.fork()
         if child == 0:
             signal.signal(signal.SIGALRM, signal.SIG_DFL)
-            signal.alarm(20)  # a child that waits for a lock ends by it
+            signal.alarm(300)  # a child that waits for a lock ends by it
             os.write(writer, b"same" if llama("one two", "three", **options).data == expected else b"other")
             os._exit(0)
         os.close(writer)

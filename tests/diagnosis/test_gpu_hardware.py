@@ -31,6 +31,13 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return nvml_stub.build(tmp_path_factory.mktemp("nvml"))
 
 
+@pytest.fixture(autouse=True)
+def patient(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A driver that answers does so through an interpreter of its own, whose start is the host's matter."""
+    if request.function is not test_a_driver_that_hangs_is_not_waited_for:
+        monkeypatch.setattr(gpu_hardware, "DRIVER_SECONDS", 200.0)
+
+
 def context(tmp_path: Path, library: Path, mode: str = "", **more: Any) -> Context:
     environ = {**os.environ, "LD_LIBRARY_PATH": str(library), "NVML_STUB": mode}
     config = Config(home=tmp_path / "home", **more)
@@ -38,7 +45,7 @@ def context(tmp_path: Path, library: Path, mode: str = "", **more: Any) -> Conte
 
 
 def rows(given: Context) -> dict[str, Row]:
-    return {row.check.id: row for row in run(selected(["gpu"], [], with_family=False), given, 60)}
+    return {row.check.id: row for row in run(selected(["gpu"], [], with_family=False), given, 600)}
 
 
 def test_two_devices_and_the_first_closed_gate(tmp_path: Path, library: Path) -> None:
@@ -87,7 +94,7 @@ def test_a_driver_that_shows_no_device(tmp_path: Path, library: Path) -> None:
 def test_a_driver_that_hangs_is_not_waited_for(tmp_path: Path, library: Path) -> None:
     before = time.monotonic()
     found = rows(context(tmp_path, library, "hang"))
-    assert time.monotonic() - before < 30  # a hang would be for ever
+    assert time.monotonic() - before < 180  # a hang would be for ever
     driver = found["gpu.driver"].finding
     assert driver.status.value == "unknown"
     assert driver.reasons[0].code.value in ("DRIVER_TIMED_OUT", "CHECK_TIMED_OUT")

@@ -76,7 +76,7 @@ def test_a_store_that_is_open_is_looked_at_without_a_lock(tmp_path: Path) -> Non
         other = sqlite3.connect(tmp_path / "store" / "sessions.db", isolation_level=None)
         other.execute("BEGIN IMMEDIATE")
         before = listing(tmp_path)
-        command = [sys.executable, "-m", "toktier_cli.main", "doctor", "--only", "sessions", "--timeout", "60"]
+        command = [sys.executable, "-m", "toktier_cli.main", "doctor", "--only", "sessions", "--timeout", "600"]
         done = subprocess.run(
             command, capture_output=True, text=True, cwd=ROOT, env={"TOKTIER_STORE": str(tmp_path / "store")}
         )
@@ -237,7 +237,7 @@ def test_a_store_of_somebody_else(directory: int, file: int, told: str) -> None:
         place.chmod(directory)
         before = listing(Path(top))
         done = subprocess.run(
-            [sys.executable, "-c", AS_NOBODY, "doctor", "--only", "sessions", "--timeout", "60"],
+            [sys.executable, "-c", AS_NOBODY, "doctor", "--only", "sessions", "--timeout", "600"],
             capture_output=True, text=True, cwd=ROOT, env={"TOKTIER_STORE": str(place), "COLUMNS": "200"},
         )  # fmt: skip
         assert done.stdout.startswith(told.format(place)), done
@@ -249,7 +249,7 @@ def test_a_store_of_somebody_else(directory: int, file: int, told: str) -> None:
 @pytest.mark.skipif(not namespaces.can_unshare("--mount"), reason="needs a private mount namespace")
 def test_a_read_only_file_system(tmp_path: Path) -> None:
     place = filled(tmp_path / "store")
-    command = [sys.executable, "-m", "toktier_cli.main", "doctor", "--only", "sessions", "--timeout", "60"]
+    command = [sys.executable, "-m", "toktier_cli.main", "doctor", "--only", "sessions", "--timeout", "600"]
     done = subprocess.run(
         namespaces.read_only(place, *command),
         capture_output=True, text=True, cwd=ROOT, env={"TOKTIER_STORE": str(place), "PATH": os.environ["PATH"]},
@@ -260,7 +260,7 @@ def test_a_read_only_file_system(tmp_path: Path) -> None:
 
 def test_sqlite_is_not_loaded_where_there_is_no_store(tmp_path: Path) -> None:
     script = (
-        "import sys\nfrom toktier_cli.main import main\nmain(['doctor', '--only', 'sessions', '--timeout', '60'])\n"
+        "import sys\nfrom toktier_cli.main import main\nmain(['doctor', '--only', 'sessions', '--timeout', '600'])\n"
         "print('sqlite3' in sys.modules)\n"
     )
     done = subprocess.run(

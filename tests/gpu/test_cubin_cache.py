@@ -176,7 +176,7 @@ def test_two_processes_at_once_compile_once(fake: FakeToolchain, tmp_path: Path)
     command = process_of(fake, tmp_path / "gpu")
     pipes: Any = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     both = [subprocess.Popen(command, cwd=ROOT, **pipes) for _ in range(2)]
-    answers = [child.communicate(timeout=120) for child in both]
+    answers = [child.communicate(timeout=600) for child in both]
     assert [child.returncode for child in both] == [0, 0], answers
     assert len({stdout.split()[0] for stdout, _ in answers}) == 1
     assert len(fake.compilations) == 1

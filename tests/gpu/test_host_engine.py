@@ -202,7 +202,9 @@ def test_an_encoding_is_what_the_cpu_engine_gives(cuda: FakeCuda) -> None:
     assert [row.backend for row in batch] == ["gpu", "gpu"]
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
 @given(
     texts=st.lists(st.text(st.sampled_from("ab \n1'.é\u0301日👩<|im_end|>"), max_size=300), max_size=8),
     add=st.booleans(),

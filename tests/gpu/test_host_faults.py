@@ -261,6 +261,6 @@ if sys.argv[1] == "busy":
 @pytest.mark.parametrize("how", ["idle", "busy"])
 def test_a_process_ends_with_an_open_engine(how: str) -> None:
     done = subprocess.run(
-        [sys.executable, "-c", END, how], cwd=ROOT, capture_output=True, text=True, timeout=120, check=False
+        [sys.executable, "-c", END, how], cwd=ROOT, capture_output=True, text=True, timeout=600, check=False
     )
     assert (done.returncode, done.stderr) == (0, "")

@@ -7,12 +7,15 @@ import signal
 import subprocess
 import sys
 import threading
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tests.support.kernels import FakeToolchain, make_cubin
 from tests.support.nvrtc_site import PLACES, required_toolchain
+from toktier.artifacts import child_process
 from toktier.errors import KernelBuildFailed, KernelsUnavailable
 from toktier.gpu.architectures import ARCHITECTURES
 from toktier.gpu.cubin import read_cubin
@@ -60,8 +63,24 @@ def test_every_failure_is_a_build_that_failed(fake: FakeToolchain, mode: str, sa
         assert caught.value.details["log"].startswith("toktier.cu(7)")
 
 
-def test_a_compiler_that_hangs_is_ended_with_its_children(fake: FakeToolchain) -> None:
+def test_a_compiler_that_hangs_is_ended_with_its_children(fake: FakeToolchain, monkeypatch: pytest.MonkeyPatch) -> None:
     fake.plan("hang")
+    communicate = child_process._communicate
+
+    def from_its_compilation_on(
+        child: subprocess.Popen[bytes], given: bytes, _: float, watch: Callable[[], None] | None
+    ) -> tuple[bytes, bytes]:
+        """The time runs when it compiles: on a busy host an interpreter may need all of it to begin."""
+        end = time.monotonic() + 120
+        while not fake.compilations:
+            assert time.monotonic() < end
+            try:
+                return communicate(child, given, time.monotonic() + 0.05, watch)
+            except subprocess.TimeoutExpired:
+                given = b""  # it was taken over
+        return communicate(child, given, time.monotonic() + 1.5, watch)
+
+    monkeypatch.setattr(child_process, "_communicate", from_its_compilation_on)
     with pytest.raises(KernelBuildFailed, match=r"no answer within 1\.5 s"):
         compile_kernels(fake.toolchain, read_sources(), "sm_90", timeout=1.5)
     assert fake.compilations  # it hung where it compiles, not before

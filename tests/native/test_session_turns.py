@@ -133,32 +133,39 @@ def test_a_thread_that_waits_for_its_turn_hears_a_signal() -> None:
     def handler(*_: object) -> None:
         raise Heard
 
-    def wait_for_ever() -> None:
+    def wait_for_ever(session: SessionBase) -> None:
+        signal.setitimer(signal.ITIMER_REAL, 0.005)
         while True:
             session.snapshot()
 
-    session = SessionBase(shared_pair()[0])
     text = PROSE * (LONG * 64 // len(PROSE))
-    begun = threading.Event()
 
-    def work() -> None:
-        begun.set()
-        session.append(text)
+    def heard_at() -> int:
+        session, begun = SessionBase(shared_pair()[0]), threading.Event()
+
+        def work() -> None:
+            begun.set()
+            session.append(text)
+
+        thread = threading.Thread(target=work)
+        thread.start()
+        try:
+            begun.wait()
+            with pytest.raises(Heard):
+                wait_for_ever(session)
+            revision = session.revision
+        finally:
+            thread.join()
+        assert session.text_length == len(text)
+        return revision
 
     kept = signal.signal(signal.SIGALRM, handler)
-    thread = threading.Thread(target=work)
     try:
-        thread.start()
-        begun.wait()
-        signal.setitimer(signal.ITIMER_REAL, 0.005)
-        with pytest.raises(Heard):
-            wait_for_ever()
-        heard_at = session.revision
+        # A busy host may come back to this thread when the append is over. A wait that no signal ends lasts so long in
+        # every round.
+        assert any(heard_at() == 0 for _ in range(10)), "the wait went on to the end of the append"
     finally:
         signal.signal(signal.SIGALRM, kept)
-        thread.join()
-    assert heard_at == 0, "the wait went on to the end of the append"
-    assert session.text_length == len(text)
 
 
 def test_sizes_may_be_read_while_another_thread_appends(session: SessionBase) -> None:
@@ -189,8 +196,15 @@ def test_sizes_may_be_read_while_another_thread_appends(session: SessionBase) ->
 
 @pytest.mark.unsanitized  # forks
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
-def test_a_child_goes_on_after_a_fork_in_the_middle_of_another_threads_append(session: SessionBase) -> None:
+def test_a_child_goes_on_after_a_fork_in_the_middle_of_another_threads_append() -> None:
     """It has what was committed, and waits for nobody: the other thread is not there."""
+    # A busy host may come back to this thread when the append is over.
+    assert any(forked_in_the_middle() for _ in range(50)), "each append was over before it was looked at"
+
+
+def forked_in_the_middle() -> bool:
+    """Whether there was a fork before the append was over. What the children found is checked."""
+    session = SessionBase(shared_pair()[0])
     session.append("committed ")
     text = PROSE * (LONG * 8 // len(PROSE))
     begun = threading.Event()
@@ -208,7 +222,7 @@ def test_a_child_goes_on_after_a_fork_in_the_middle_of_another_threads_append(se
         if child == 0:
             code = 1
             try:
-                signal.alarm(60)
+                signal.alarm(300)
                 held = session.revision == 1
                 session.append("and on")
                 whole = "committed and on" if held else None
@@ -219,9 +233,9 @@ def test_a_child_goes_on_after_a_fork_in_the_middle_of_another_threads_append(se
                 os._exit(code)
         children.append(child)
     thread.join()
-    assert children, "the append was over before it was looked at"
     assert [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children] == [0] * len(children)
     assert session.text_length == len(text) + len("committed ")
+    return bool(children)
 
 
 @pytest.mark.unsanitized  # forks

@@ -68,8 +68,11 @@ def test_files_are_for_their_owner(artifact: Path, cache: Path) -> None:
 def test_a_settled_file_is_trusted_by_its_stat(
     artifact: Path, cache: Path, monkeypatch: pytest.MonkeyPatch, compilations: list[str]
 ) -> None:
-    load_or_compile(artifact, cache)
-    _, young = load_or_compile(artifact, cache)
+    begun = time.time_ns()
+    with monkeypatch.context() as patch:  # the program stays young, however busy the host is
+        patch.setattr(time, "time_ns", lambda: begun)
+        load_or_compile(artifact, cache)
+        _, young = load_or_compile(artifact, cache)
     assert not young.trusted
     with later(monkeypatch):
         _, verified = load_or_compile(artifact, cache)
@@ -326,7 +329,7 @@ def test_a_warm_load_imports_no_compiler(artifact: Path, cache: Path) -> None:
         print(sorted(loaded))
         """
     command = [sys.executable, "-c", textwrap.dedent(code), str(artifact), str(cache)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=True)
     names = [
         "compiler_identity",
         "engine_identity",

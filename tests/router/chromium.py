@@ -14,6 +14,7 @@ from typing import Any, NoReturn
 import numpy as np
 import pytest
 
+SECONDS = 180.0  # that a script of a test may take on a busy host
 BROWSER, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
 FLAGS = (
     "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-dev-shm-usage",
@@ -35,7 +36,9 @@ def open_chromium(profile: Path) -> Any:
     for flag in (*FLAGS, f"--user-data-dir={profile}"):
         options.add_argument(flag)
     options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    return webdriver.Chrome(options=options, service=webdriver.ChromeService(DRIVER))
+    driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(DRIVER))
+    driver.set_script_timeout(SECONDS)
+    return driver
 
 
 def _missing(what: str) -> NoReturn:

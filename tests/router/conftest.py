@@ -16,6 +16,15 @@ from toktier import resources
 MINI = resources.tables_dir() / "artifacts" / "toktier_mini" / "tokenizer.json"
 
 
+@pytest.fixture(autouse=True)
+def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a busy host an upstream that answers must not look like one that does not: time-outs that no setting sets are
+    long. A test of what happens behind one sets it to its own."""
+    monkeypatch.setattr("toktier.router.router._START_SECONDS", 120.0)
+    monkeypatch.setattr("toktier.router.router._LOOK_SECONDS", 120.0)
+    monkeypatch.setattr("toktier.router.embedding_server.FIRST_SECONDS", 120.0)
+
+
 @pytest.fixture(scope="session")
 def mini() -> toktier.Tokenizer:
     return toktier.load("toktier_mini")

@@ -62,13 +62,15 @@ def raw(*parts: bytes, then: Callable[[], Awaitable[None]] | None = None, close:
 
 
 def stream(*events: bytes | dict[str, Any], then: Callable[[], Awaitable[None]] | None = None) -> Handler:
-    """Server-sent events in chunks of their own. With `then` the stream has no end but that of the connection."""
+    """Server-sent events in chunks of their own. With `then` the stream has no end but that of the connection. The
+    first comes with the head: no time-out between parts can end before it."""
 
     async def handle(_: Seen, writer: asyncio.StreamWriter) -> None:
-        writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n")
-        for event in events:
+        head = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
+        for event in events or (b"",):
             data = event if isinstance(event, bytes) else b"data: " + json.dumps(event).encode() + b"\n\n"
-            writer.write(b"%x\r\n%s\r\n" % (len(data), data))
+            writer.write(head + (b"%x\r\n%s\r\n" % (len(data), data) if data else b""))
+            head = b""
             await writer.drain()
         if then is not None:
             await then()

@@ -38,8 +38,11 @@ class PageServer:
         self.key: str | None = None
         self.asked: list[str] = []
         self.forget()
-        self._socket = socket.create_server(("127.0.0.1", 0))
-        self.port = int(self._socket.getsockname()[1])
+        # Its address is nobody else's while it is away: it is bound here, too, and nobody listens by this.
+        self._address = socket.socket()
+        self._address.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self._address.bind(("127.0.0.1", 0))
+        self.port = int(self._address.getsockname()[1])
         self.url = f"http://127.0.0.1:{self.port}"
         self._server: uvicorn.Server | None = None
         self._thread: threading.Thread | None = None
@@ -54,9 +57,10 @@ class PageServer:
         self.broken: dict[str, Any] | None = None  # a document that is none
 
     def start(self) -> None:
+        listening = socket.create_server(("127.0.0.1", self.port))
         config = uvicorn.Config(self._app(), log_level="error", lifespan="off", timeout_graceful_shutdown=1)
         self._server = uvicorn.Server(config)
-        self._thread = threading.Thread(target=self._server.run, kwargs={"sockets": [self._listening()]})
+        self._thread = threading.Thread(target=self._server.run, kwargs={"sockets": [listening]})
         self._thread.start()
 
     def stop(self) -> None:
@@ -66,10 +70,9 @@ class PageServer:
         self._server.should_exit = True
         self._thread.join()
 
-    def _listening(self) -> socket.socket:
-        if self._socket.fileno() == -1:  # closed with the server before
-            self._socket = socket.create_server(("127.0.0.1", self.port))
-        return self._socket
+    def close(self) -> None:
+        self.stop()
+        self._address.close()
 
     def _app(self) -> FastAPI:
         app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)

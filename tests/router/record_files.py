@@ -15,7 +15,7 @@ from tests.router.finished_requests import NOW
 from toktier.router.records import Records
 from toktier.router.records_file import reading
 
-PATIENCE = 30.0
+PATIENCE = 180.0  # seconds until a test gives up
 
 
 @pytest.fixture

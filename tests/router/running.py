@@ -17,7 +17,7 @@ from typing import Any
 from tests.cli.command import environment
 from tests.support.material import ROOT
 
-SECONDS = 60.0  # until a test gives up; nothing is judged by time
+SECONDS = 180.0  # until a test gives up; nothing is judged by time
 LIFE = 600.0  # of a process that nobody ended
 
 

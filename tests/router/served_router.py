@@ -13,7 +13,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Any
 
@@ -28,7 +28,7 @@ from toktier.router.request_facts import RequestFacts
 from toktier.router.server import bind
 from toktier.router.settings import ServeSettings
 
-SECONDS = 60.0  # until a test gives up; nothing is judged by time
+SECONDS = 180.0  # until a test gives up; nothing is judged by time
 GRACE = 10.0  # for what runs when the router ends
 ROUTES = ("/completion", "/v1/completions", "/v1/chat/completions")
 
@@ -94,9 +94,12 @@ class Served:
     ) -> None:
         """`settings`: of ServeSettings; `prepare`: what is done to the app before it begins."""
         # Health checks would ask slots in between: a test that wants them says how often.
-        self.settings = ServeSettings(upstreams=upstreams, **{"health_seconds": 3600.0, **settings})
+        patient = {"health_seconds": 3600.0, "connect_seconds": SECONDS}
+        self.settings = ServeSettings(upstreams=upstreams, **{**patient, **settings})
         self.app = create_app(self.settings, tokenizer)
         self.router = self.app.router
+        for upstream in self.router.upstreams:  # a busy host must not look like an upstream that is silent
+            upstream.timeouts = replace(upstream.timeouts, question=SECONDS)
         self.requests: list[RequestFacts] = []
         self._recorded = threading.Condition()
         record = self.router.record
@@ -153,7 +156,7 @@ class Served:
         assert kind is not None or self.app.errors.faults == 0
 
     def until(self, condition: Callable[[], Any], every: float = 0.002) -> Any:
-        """What `condition` gives when it is true, asked again and again; the test fails after a minute."""
+        """What `condition` gives when it is true, asked again and again; the test fails in the end."""
         deadline = time.monotonic() + SECONDS
         while not (found := condition()):
             assert time.monotonic() < deadline

@@ -41,7 +41,7 @@ MAX_GROWTH_BYTES: Final = 16 << 20
 MAX_FILES_MORE: Final = 8  # open files in the end beyond those before: connections of health checks
 HEALTH_SECONDS, IDLE_SECONDS = 1.0, 5.0
 AFTERMATH_SECONDS: Final = 2.0  # of a disturbance: answers that were under way
-QUIET_SECONDS: Final = 60.0  # until nothing runs any more
+QUIET_SECONDS: Final = 180.0  # until nothing runs any more
 # Batches of several requests add in another order: greedy answers are compared where no two tokens come this close.
 LEAST_MARGIN: Final = 0.1
 FIXED_PROMPTS, FIXED_TOKENS = 12, 8
@@ -81,7 +81,7 @@ class RouterProcess:
     def stop(self) -> int:
         self.process.send_signal(signal.SIGTERM)
         try:
-            return self.process.wait(60)
+            return self.process.wait(QUIET_SECONDS)
         except subprocess.TimeoutExpired:
             self.process.kill()
             return self.process.wait()

@@ -1,11 +1,13 @@
 """An app that stands in for the router's own, for tests of what carries it: routes that answer, wait, stream and fail.
 
-`python -m tests.router.stub_app ARGUMENTS` is `toktier ARGUMENTS` with it.
+`python -m tests.router.stub_app ARGUMENTS` is `toktier ARGUMENTS` with it. AT_ONCE_SECONDS in the environment: how long
+the process may take to end behind a second signal, before it is ended without a word.
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -15,6 +17,7 @@ from fastapi import FastAPI, Request
 from starlette.responses import StreamingResponse
 
 from toktier.errors import SourceUnreachable
+from toktier.router import guards, server
 from toktier.router.api_keys import read_api_keys
 from toktier.router.framework_errors import exception_handlers
 from toktier.router.guards import Guarded
@@ -115,6 +118,13 @@ def create_app(settings: ServeSettings, tokenizer: Any) -> Guarded:
 
         return StreamingResponse(pieces(), media_type="text/event-stream")
 
+    @app.get("/linger/{seconds}")
+    async def linger(seconds: float) -> dict[str, float]:
+        """For how long requests are read on that were refused early."""
+        before = guards._LINGER_SECONDS
+        vars(guards)["_LINGER_SECONDS"] = seconds
+        return {"before": before}
+
     @app.get("/go")
     async def go() -> dict[str, int]:
         for event in waiting:
@@ -128,6 +138,8 @@ def create_app(settings: ServeSettings, tokenizer: Any) -> Guarded:
 if __name__ == "__main__":
     import types
 
+    if "AT_ONCE_SECONDS" in os.environ:
+        vars(server)["_AT_ONCE_SECONDS"] = float(os.environ["AT_ONCE_SECONDS"])
     module = types.ModuleType("toktier.router.app")
     module.create_app = create_app  # type: ignore[attr-defined]
     sys.modules["toktier.router.app"] = module

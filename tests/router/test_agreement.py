@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import toktier
-from tests.router.upstream_calls import with_upstream
+from tests.router.upstream_calls import PATIENT, with_upstream
 from tests.support import llama_server, workers
 from tests.support.llama_server import LlamaServer
 from tests.support.material import SMALL_DIR, Artifacts
@@ -344,7 +344,7 @@ def test_a_real_server_of_another_family_is_refused_with_the_first_difference(ll
     other = toktier.from_file(SMALL_DIR / "gpt2_like.json", policy="experimental")
 
     async def main() -> None:
-        upstream = Upstream(0, llama.url, admission=lambda upstream: fits(upstream, other))
+        upstream = Upstream(0, llama.url, timeouts=PATIENT, admission=lambda upstream: fits(upstream, other))
         try:
             assert await upstream.probe() is UpstreamState.REFUSED
             assert "in the model" in upstream.notes[0]

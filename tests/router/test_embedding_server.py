@@ -18,6 +18,7 @@ from toktier.router.embedding import Prompt, Unfailing, fallback_vector
 from toktier.router.embedding_server import EmbeddingServer, dimensions
 
 PROMPT = Prompt(unrelated(1, 20), "a text")
+PATIENCE = 180.0  # seconds, in which whoever answers has done so on any host
 Handler = Callable[[httpx.Request], httpx.Response]
 
 
@@ -28,7 +29,8 @@ def rows(*vectors: list[float]) -> dict[str, Any]:
 def asked(handler: Handler, prompt: Prompt = PROMPT, **options: Any) -> Vector:
     async def main() -> Vector:
         async with httpx.AsyncClient(transport=httpx.MockTransport(handler)) as client:
-            return await EmbeddingServer(client, "http://embedder", 2, **options).embed(prompt)
+            server = EmbeddingServer(client, "http://embedder", 2, **{"timeout": PATIENCE, **options})
+            return await server.embed(prompt)
 
     return asyncio.run(main())
 
@@ -114,7 +116,7 @@ class Endless(httpx.AsyncByteStream):
 
 def test_an_endless_answer_ends() -> None:
     with pytest.raises(BackendExecutionFault, match="bytes"):
-        asked(lambda request: httpx.Response(200, stream=Endless()), timeout=60)
+        asked(lambda request: httpx.Response(200, stream=Endless()))
 
 
 def test_without_a_text_nothing_is_asked() -> None:
@@ -136,6 +138,7 @@ class Site:
         self.answers: asyncio.Event | None = None  # to be waited for
         client = httpx.AsyncClient(transport=httpx.MockTransport(self.handle))
         self.server = EmbeddingServer(client, "http://embedder", 2, timeout=1.0, clock=lambda: self.now)
+        self.server._timeout = PATIENCE  # which is by another clock; pauses are made of the one above
         self.guarded = Unfailing(self.server, timeout=None)
 
     async def handle(self, request: httpx.Request) -> httpx.Response:

@@ -118,6 +118,7 @@ def test_what_comes_behind_the_answer_to_a_question_answers_no_client(
 
 def test_connections_are_used_again_where_nothing_came_behind_an_answer(served: Served, fake: FakeUpstream) -> None:
     """Else the tests above would hold without a guard."""
+    served.router.upstreams[0]._transport._idle_seconds = 3600.0  # and not the four in which the next has to come
     ended = fake.ended
     fake.answers["/completion"] = reply(completed(0, 90, 0))
     for _ in range(5):
@@ -200,9 +201,10 @@ def test_an_answer_that_drips_for_ever_ends(fake: FakeUpstream, mini: toktier.To
     """Something comes before silence is too long, and nothing is the end."""
 
     async def dripping(_: Seen, writer: asyncio.StreamWriter) -> None:
-        writer.write(CHUNKED if stream else CHUNKED.replace(b"text/event-stream", b"application/json"))
-        while True:
-            writer.write(chunk(b":\n\n" if stream else b" "))
+        head = CHUNKED if stream else CHUNKED.replace(b"text/event-stream", b"application/json")
+        while True:  # the first part comes with the head: no time-out can end before it
+            writer.write(head + chunk(b":\n\n" if stream else b" "))
+            head = b""
             await writer.drain()
             await asyncio.sleep(0.01)
 

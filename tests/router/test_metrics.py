@@ -10,6 +10,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.router.finished_requests import NOW, request, three_slots, two_upstreams
+from tests.router.record_files import PATIENCE
 from tests.support.material import ROOT, SMALL_DIR
 from tests.support.native_tokenizers import native_file
 from toktier.router.metrics import METRICS, RouterMetrics
@@ -97,7 +98,7 @@ def test_records_events_and_the_tokenizer_are_on_the_page_where_there_are_some(t
         tokenizer=tok,
     )
     records.add(request())
-    assert records.flush(30)
+    assert records.flush(PATIENCE)
     tok.encode("a text")
     found = scraped(metrics)
     assert found["toktier_serve_records_written_total",] == 1
@@ -110,7 +111,7 @@ def test_records_events_and_the_tokenizer_are_on_the_page_where_there_are_some(t
     assert (found["toktier_serve_running",], found["toktier_serve_waiting",]) == (2, 1)
     assert found["toktier_encoded_texts_total", "fast_cpu", "serve"] == 1
     assert found["process_resident_memory_bytes",] > 0
-    records.close(30)
+    records.close(PATIENCE)
     optional = ("toktier_serve_records", "toktier_serve_kv", "toktier_encoded", "toktier_serve_guarded")
     assert not any(name.startswith(optional) for name, *_ in scraped(watched(Stats())))
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.router.record_files import PATIENCE
 from toktier.errors import (
     InvalidText,
     OutputsInvalid,
@@ -106,8 +107,8 @@ Row = tuple[bytes, int, object, float]
 def records(path: Path, rows: list[Row]) -> Path:
     """Records of a router, with these rows of outputs, at positions from 1 on."""
     kept = Records(path, outputs=True)
-    assert kept.flush()
-    kept.close()
+    assert kept.flush(PATIENCE)
+    assert kept.close(PATIENCE)
     with sqlite3.connect(path) as connection:
         connection.executemany(
             "INSERT INTO outputs (prompt_digest, reused, output, started, request_id) VALUES (?, ?, ?, ?, '')", rows
@@ -135,15 +136,15 @@ def test_what_a_router_records_is_what_is_read_while_it_goes_on(tmp_path: Path) 
         kept.add_output("a", b"p", reused=False, text="kalt \u2603", started=1.0)
         kept.add_output("b", b"p", reused=True, text="warm \u2603", started=2.0)
         kept.add_output("c", b"p", reused=True, text="wärmer", started=3.0)
-        assert kept.flush()
+        assert kept.flush(PATIENCE)
         found = pairs_of_records(tmp_path / "requests.sqlite")
         assert next(found).cached == "warm \u2603"
         kept.add_output("d", b"p", reused=True, text="later", started=4.0)
-        assert kept.flush()
+        assert kept.flush(PATIENCE)
         assert [(pair.cached, pair.uncached) for pair in found] == [("wärmer", "kalt \u2603")]
         assert sum(1 for _ in pairs_of_records(tmp_path / "requests.sqlite")) == 3
     finally:
-        kept.close()
+        kept.close(PATIENCE)
 
 
 @pytest.mark.parametrize("output", [b"\xff", b"\xed\xa0\x80"], ids=["not UTF-8", "surrogate"])

@@ -14,7 +14,7 @@ import httpx
 import pytest
 
 import toktier
-from tests.router.upstream_calls import Result, complete, other, run, tokens, with_upstream
+from tests.router.upstream_calls import PATIENT, Result, complete, other, run, tokens, with_upstream
 from tests.support.llama_server import LlamaServer
 from toktier.router.agreement import fits
 from toktier.router.upstream import Route, Upstream
@@ -438,7 +438,7 @@ def test_a_frozen_server_is_down_after_the_time_out_and_the_same_one_when_it_tha
     server = start_llama()
 
     async def main() -> None:
-        upstream = Upstream(0, server.url, timeouts=Timeouts(question=20))
+        upstream = Upstream(0, server.url, timeouts=PATIENT)
         try:
             assert await upstream.probe() is UpstreamState.UP
             upstream.timeouts = Timeouts(question=0.2)
@@ -447,7 +447,7 @@ def test_a_frozen_server_is_down_after_the_time_out_and_the_same_one_when_it_tha
             assert await upstream.probe() is UpstreamState.DOWN
             assert time.monotonic() - begun >= 0.2
             server.thaw()
-            upstream.timeouts = Timeouts(question=20)
+            upstream.timeouts = PATIENT
             assert await upstream.probe() is UpstreamState.UP
             assert upstream.epoch == 1
         finally:
@@ -463,8 +463,9 @@ def test_a_server_that_wants_a_key_is_refused_without_it_and_used_with_it(
     server = start_llama("--api-key", "a-key")
 
     async def main() -> None:
-        without, wrong = Upstream(0, server.url), Upstream(1, server.url, api_key="another")
-        right = Upstream(2, server.url, api_key="a-key")
+        without = Upstream(0, server.url, timeouts=PATIENT)
+        wrong = Upstream(1, server.url, timeouts=PATIENT, api_key="another")
+        right = Upstream(2, server.url, timeouts=PATIENT, api_key="a-key")
         try:
             for upstream in (without, wrong):
                 assert await upstream.probe() is UpstreamState.REFUSED

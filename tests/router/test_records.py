@@ -25,6 +25,7 @@ from tests.router.record_files import PATIENCE, faults, kept, path, rows
 from tests.support import namespaces
 from tests.support.material import ROOT
 from toktier import errors
+from toktier.router import records, records_file
 from toktier.router.records import Records
 from toktier.router.records_file import RecordsFile, reading
 from toktier.router.request_facts import RequestFacts
@@ -34,9 +35,9 @@ __all__ = ["kept", "path"]  # fixtures
 
 
 def test_a_row_says_what_was_promised_and_what_was_measured(kept: Records, path: Path) -> None:
+    kept.slots(three_slots())  # before the rows that they come with, which may be written at once
     kept.add(request(id="one", predicted=99, measured=4, stale=True))
     kept.add(request(id="two", slot=None, measured=None, status=None, router_ms=None))
-    kept.slots(three_slots())
     assert kept.flush(PATIENCE)
     assert rows(path, "id, slot, choice, outcome, predicted, measured, reuse, stale, router_ms") == [
         ("one", 1, "exact", "done", 99, 4, "soft_hit", 1, 0.3),
@@ -242,22 +243,28 @@ def test_closing_in_time_says_what_was_lost(path: Path) -> None:
 
 
 def test_an_interpreter_that_ends_writes_what_is_queued(path: Path) -> None:
+    """Within two seconds, which a busy host may need more of: here it has them."""
     code = """
         from tests.router.finished_requests import request
+        from toktier.router import records
         from toktier.router.records import Records
+        records._AT_EXIT = 180.0
         found = Records(sys.argv[1])
         for _ in range(1500):
             found.add(request())
     """
     head = f"import sys; sys.path.append({str(ROOT)!r})\n"
     run = [sys.executable, "-c", head + textwrap.dedent(code), str(path)]
-    done = subprocess.run(run, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(run, capture_output=True, text=True, timeout=600)
     assert (done.returncode, done.stderr) == (0, "")
     assert rows(path) == [(1500,)]
 
 
 @pytest.mark.unsanitized
-def test_after_a_fork_both_sides_go_on_and_no_row_is_twice(kept: Records, path: Path) -> None:
+def test_after_a_fork_both_sides_go_on_and_no_row_is_twice(
+    kept: Records, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(records, "_AT_EXIT", PATIENCE)  # for what is being written to be done before the fork
     kept.add(request(id="queued"))
     child = os.fork()
     if child == 0:
@@ -277,7 +284,10 @@ def test_after_a_fork_both_sides_go_on_and_no_row_is_twice(kept: Records, path: 
     assert faults(kept) == {}
 
 
-def test_two_routers_may_write_one_file(path: Path) -> None:
+def test_two_routers_may_write_one_file(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One waits while the other writes: for a second, and here as long as a busy disk takes."""
+    connect = records_file._connect
+    monkeypatch.setattr(records_file, "_connect", lambda path, _=0.0: connect(path, PATIENCE))
     both = [Records(path), Records(path)]
     for found in both:
         for _ in range(700):
@@ -315,7 +325,7 @@ def test_a_full_disk_is_told_and_rows_wait_until_there_is_room(tmp_path: Path) -
         from toktier.router.records import Records
         found = Records(sys.argv[1] + "/requests.db", queue_rows=400)
         found.add(request())
-        assert found.flush(30)
+        assert found.flush(180)
         with open(sys.argv[1] + "/filler", "wb", buffering=0) as filler:
             try:
                 while filler.write(b"x" * 4096):
@@ -324,16 +334,16 @@ def test_a_full_disk_is_told_and_rows_wait_until_there_is_room(tmp_path: Path) -
                 pass
             for _ in range(500):
                 found.add(request())
-            assert not found.flush(30)
+            assert not found.flush(180)
             print(found.state()["fault"], found.state()["queued"], found.state()["dropped"])
             filler.truncate(0)
-        assert found.flush(30)
+        assert found.flush(180)
         print(found.state()["state"], found.state()["written"])
-        assert found.close(30)
+        assert found.close(180)
     """
     head = f"import sys; sys.path.append({str(ROOT)!r})\n"
     command = namespaces.small_disk(tmp_path, "1m", sys.executable, "-c", head + textwrap.dedent(code), str(tmp_path))
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=900)
     assert done.stdout.split() == ["full", "400", "100", "writing", "401"], done.stderr
 
 
@@ -345,14 +355,14 @@ def test_a_read_only_file_system_is_told(tmp_path: Path, exists: bool) -> None:
         from toktier.router.records import Records
         found = Records(sys.argv[1] + "/requests.db")
         found.add(request())
-        assert not found.flush(30)
+        assert not found.flush(180)
         print(found.state()["fault"])
     """
     if exists:
         assert Records(tmp_path / "requests.db").close(PATIENCE)
     head = f"import sys; sys.path.append({str(ROOT)!r})\n"
     command = namespaces.read_only(tmp_path, sys.executable, "-c", head + textwrap.dedent(code), str(tmp_path))
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600)
     assert done.stdout.split() == ["unwritable"], done.stderr
 
 

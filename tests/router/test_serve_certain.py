@@ -78,9 +78,9 @@ def test_slots_that_a_request_took_by_itself(llama: LlamaServer, mini: toktier.T
         for seed in range(1, 5):
             served.complete(tokens(seed, 100))
         assert served.held() == [("known", 107, 107)] * 4
-        body = {"prompt": [tokens(6, 40), tokens(7, 40)], "n_predict": 200 if left else 4, "temperature": 0}
+        body = {"prompt": [tokens(6, 40), tokens(7, 40)], "n_predict": 1900 if left else 4, "temperature": 0}
         before = len(served.requests)
-        client = served.begin("/completion", {**body, "stream": left})
+        client = served.begin("/completion", {**body, "stream": left, "ignore_eos": left})
         assert client.socket.recv(1)
         client.socket.close()
         served.recorded(lambda: len(served.requests) > before)

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 import toktier
 from tests.router.fake_upstream import FakeUpstream, forever, raw, stream
-from tests.router.served_router import ROUTES, Served
+from tests.router.served_router import ROUTES, SECONDS, Served
 from tests.router.upstream_calls import tokens
 from tests.support.llama_server import LlamaServer
 from toktier.router.vocabulary import Choice, Outcome, Reuse
@@ -39,7 +40,8 @@ def endless(path: str, prompt: list[int] = A, count: int = 1900) -> dict[str, An
 def test_d14_leaving_a_stream_ends_the_generation(served: Served, llama: LlamaServer, path: str) -> None:
     with served.streaming(path, endless(path)) as one:
         one.take(4)
-        assert served.in_flight() == 1
+        with llama.frozen():
+            assert served.in_flight() == 1
     served.recorded(lambda: served.requests)
     facts = served.requests[0]
     assert (facts.outcome, facts.status, facts.stream) == (Outcome.DISCONNECTED, 200, True)
@@ -76,11 +78,12 @@ def test_d14_leaving_while_all_slots_are_busy_is_never_told_to_the_upstream(
         turns = served.router.turns
         with served.streaming("/completion", endless("/completion", count=1500)) as first:
             first.take(1)
-            with served.begin("/completion", endless("/completion", tokens(2, 200), 8)):
-                served.until(lambda: turns.waiting == 1)
-                assert served.in_flight() == 1
-            served.until(lambda: turns.waiting == 0)
-            assert (turns.counts.waited, turns.counts.left, served.requests) == (1, 1, [])
+            with llama_of_one.frozen():
+                with served.begin("/completion", endless("/completion", tokens(2, 200), 8)):
+                    served.until(lambda: turns.waiting == 1)
+                    assert served.in_flight() == 1
+                served.until(lambda: turns.waiting == 0)
+                assert (turns.counts.waited, turns.counts.left, served.requests) == (1, 1, [])
             *_, last = first.events()
             assert last["timings"]["predicted_n"] == 1500
         served.recorded(lambda: len(served.requests) == 1)
@@ -144,16 +147,22 @@ def test_d14_leaving_while_the_chat_is_rendered(fake: FakeUpstream, mini: toktie
         assert served.in_flight() == 0
 
 
+def asked(fake: FakeUpstream) -> int:
+    """How often for a completion of A."""
+    return [seen.json["prompt"] for seen in list(fake.seen) if seen.path == "/completion"].count(A)
+
+
 def test_d14_leaving_the_queue(fake: FakeUpstream, mini: toktier.Tokenizer) -> None:
     with Served(fake.url, tokenizer=mini, max_concurrent=1, max_queued=1) as served:
         fake.answers["/completion"] = raw(then=forever)
         with served.begin("/completion", {"prompt": A}):
             served.until(lambda: served.stats()["guards"]["running"] == 1)
+            served.until(lambda: asked(fake) == 1)  # who runs has not asked yet
             with served.begin("/completion", {"prompt": A}):
                 served.until(lambda: served.stats()["guards"]["queued"] == 1)
             served.until(lambda: served.stats()["guards"]["left"] == 1)
             assert served.stats()["guards"]["queued"] == 0
-            assert [seen.json["prompt"] for seen in fake.seen if seen.path == "/completion"].count(A) == 1
+            assert asked(fake) == 1
         served.until(lambda: served.stats()["guards"]["running"] == 0)
         assert served.in_flight() == 0
 
@@ -164,6 +173,8 @@ def test_d14_a_client_that_reads_nothing_of_a_stream_that_goes_on_is_let_go(
     """Its buffers and the router's are full; then the upstream is told, as if it had gone away."""
     event = b"data: " + json.dumps({"content": "x" * 60_000, "tokens": [1], "stop": False}).encode() + b"\n\n"
     with Served(fake.url, tokenizer=mini, idle_seconds=0.3) as served:
+        (upstream,) = served.router.upstreams  # which may take its time, as it does on a busy host
+        upstream.timeouts = replace(upstream.timeouts, idle=SECONDS)
         fake.answers["/completion"] = stream(*[event] * 500, then=forever)
         ended = fake.ended
         with served.begin("/completion", {"prompt": A, "stream": True}):

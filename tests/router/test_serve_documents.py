@@ -10,6 +10,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 import toktier
 from tests.cli.command import validator
+from tests.router.record_files import PATIENCE
 from tests.router.served_router import Served
 from tests.support.llama_server import LlamaServer
 from toktier.router.records_file import reading
@@ -50,6 +51,8 @@ def test_documents_metrics_page_and_records_say_the_same(
             page = served.client.get(place)
             assert page.content == status_page().body
             assert page.headers["content-security-policy"] == status_page().headers["Content-Security-Policy"]
+        assert served.router.records is not None
+        assert served.router.records.flush(PATIENCE)  # its end waits five seconds for the disk
     with reading(path) as connection:
         assert connection.execute("SELECT measured, prompt_tokens, reuse, outcome FROM requests").fetchall() == [
             (0, 60, "miss", "done"),

@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 
 import toktier
+from tests.router.record_files import PATIENCE
 from tests.router.served_router import Served
 from tests.router.upstream_calls import tokens
 from tests.support import namespaces
@@ -59,7 +60,7 @@ def locked(path: Path) -> Iterator[None]:
     assert holder.stdout is not None
     holder.stdout.readline()
     yield
-    holder.communicate("\n", timeout=60)
+    holder.communicate("\n", timeout=PATIENCE)
 
 
 @contextmanager
@@ -81,19 +82,19 @@ def test_d27_what_happens_to_the_file_costs_no_request(
         records = served.router.records
         assert records is not None
         served.complete(A)
-        assert records.flush(30)
+        assert records.flush(PATIENCE)
         with happens(path):
             answers = [served.complete([*A[:50], number]) for number in range(10)]
             assert all(one.facts.outcome is Outcome.DONE for one in answers)
-            records.flush(30)
+            records.flush(PATIENCE)
             stats = served.stats()
             assert (stats["requests"], stats["outcome"]["done"]) == (11, 11)
             assert sum(stats["records"]["faults"].values()) >= 1
             assert served.client.get("/metrics").status_code == 200
             assert served.client.get("/toktier").status_code == 200
-        assert records.flush(30)
+        assert records.flush(PATIENCE)
         served.complete(A)
-        assert records.flush(30)
+        assert records.flush(PATIENCE)
         state = served.stats()["records"]
         assert (state["state"], state["fault"], state["dropped"], state["written"]) == ("writing", None, 0, 12)
     with reading(path) as database:
@@ -109,7 +110,7 @@ def test_d27_a_full_disk_costs_no_request(llama: LlamaServer, tmp_path: Path) ->
         disk, url = sys.argv[1:]
         with Served(url, tokenizer=toktier.load("toktier_mini"), records=disk + "/requests.db") as served:
             served.complete(list(range(100, 160)))
-            assert served.router.records.flush(30)
+            assert served.router.records.flush(180)
             with open(disk + "/filler", "wb", buffering=0) as filler:
                 try:
                     while filler.write(b"x" * 4096):
@@ -118,15 +119,15 @@ def test_d27_a_full_disk_costs_no_request(llama: LlamaServer, tmp_path: Path) ->
                     pass
                 for number in range(20):
                     assert served.complete([number, *range(100, 160)]).status == 200
-                served.router.records.flush(30)
+                served.router.records.flush(180)
                 print(served.stats()["records"]["fault"], served.stats()["requests"])
                 filler.truncate(0)
-            assert served.router.records.flush(30)
+            assert served.router.records.flush(180)
             print(served.stats()["records"]["state"], served.stats()["records"]["written"])
     """
     head = f"import sys; sys.path.append({str(ROOT)!r})\n"
     command = namespaces.small_disk(tmp_path, "1m", sys.executable, "-c", head + textwrap.dedent(code))
-    done = subprocess.run([*command, str(tmp_path), llama.url], capture_output=True, text=True, timeout=120)
+    done = subprocess.run([*command, str(tmp_path), llama.url], capture_output=True, text=True, timeout=900)
     assert done.stdout.split() == ["full", "21", "writing", "21"], done.stderr
 
 
@@ -142,6 +143,6 @@ def test_d27_a_file_that_cannot_be_had_from_the_start(
     with Served(llama.url, tokenizer=mini, records=path) as served:
         assert served.complete(A).facts.outcome is Outcome.DONE
         assert served.router.records is not None
-        served.router.records.flush(30)
+        served.router.records.flush(PATIENCE)
         assert served.stats()["requests"] == 1
         assert sum(served.stats()["records"]["faults"].values()) >= 1

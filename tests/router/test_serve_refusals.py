@@ -190,6 +190,7 @@ def test_d28_without_a_key_nothing_is_forwarded(fake: FakeUpstream, mini: toktie
         good = {"authorization": "Bearer another-key-of-sixteen"}
         assert served.client.post("/completion", headers=good, json={"prompt": A}).status_code == 200
         assert "authorization" not in fake.seen[-1].headers
+        served.recorded(lambda: served.requests)
         stats = served.client.get("/toktier/stats", headers=good).json()
         assert (stats["requests"], stats["guards"]["refused_invalid_api_key"]) == (1, len(PROTECTED) * len(wrong))
 
@@ -246,6 +247,7 @@ def test_more_requests_than_may_run_are_told_to_come_again(fake: FakeUpstream, m
         served.until(lambda: served.stats()["guards"]["running"] == 0)
         fake.answers["/completion"] = reply(completed(0, 100, 0))
         assert served.complete(A).status == 200
+        served.until(lambda: served.stats()["guards"]["running"] == 0)
         guards = served.stats()["guards"]
         assert (guards["rejected"], guards["refused_overloaded"], guards["running"]) == (1, 1, 0)
 

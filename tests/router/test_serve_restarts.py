@@ -11,6 +11,7 @@ import pytest
 
 import toktier
 from tests.router.fake_upstream import FakeUpstream, completed, fake_beside, forever, raw, reply, stream
+from tests.router.record_files import PATIENCE
 from tests.router.served_router import ROUTES, Served
 from tests.router.upstream_calls import tokens
 from tests.support.llama_server import LlamaServer
@@ -74,9 +75,9 @@ def test_d17_a_restart_that_a_health_check_saw_is_known_before_the_next_request(
 def test_d17_a_server_that_dies_during_a_stream_is_told_of_in_an_event(
     start_llama: Callable[..., LlamaServer], mini: toktier.Tokenizer, path: str
 ) -> None:
-    server = start_llama()
+    server = start_llama("--ctx-size", "32768")
     with Served(server.url, tokenizer=mini, health_seconds=0.05) as served:
-        more = {"n_predict": 1900, "max_tokens": 1900, "ignore_eos": True}
+        more = {"n_predict": 8000, "max_tokens": 8000, "ignore_eos": True}
         with served.streaming(path, body_of(path) | more) as one:
             one.take(3)
             server.kill()
@@ -174,6 +175,8 @@ def test_the_log_says_once_what_fails_beside_the_upstreams_and_that_it_works_aga
         begins = f"records: {path}: "
         served.until(lambda: any(line.startswith(begins) for line in caplog.messages))
         path.rmdir()
+        assert served.router.records is not None
+        assert served.router.records.flush(PATIENCE)  # else it tries again when it will
         served.until(lambda: "records: nothing is wrong any more" in caplog.messages)
     assert sum(line.startswith(begins) for line in caplog.messages) == 1
     assert sum(line.startswith("embeddings: prompts are compared by hashed n-grams") for line in caplog.messages) == 1

@@ -10,7 +10,7 @@ import pytest
 
 import toktier
 from tests.router.fake_upstream import FakeUpstream, completed, reply
-from tests.router.served_router import Served
+from tests.router.served_router import SECONDS, Served
 from tests.router.upstream_calls import other, tokens
 from tests.support.llama_server import LlamaServer
 from toktier.router.vocabulary import Choice, Ids, Outcome, Reuse, Unrouted
@@ -104,11 +104,12 @@ def test_d12_d13_where_there_is_one_slot_the_second_waits_and_both_are_answered(
             "/completion", {"prompt": [*common, 1], "n_predict": 600, "temperature": 0, "ignore_eos": True}
         ) as first:
             first.take(1)
-            second = pool.submit(served.complete, [*common, 2])
-            served.until(lambda: served.router.turns.waiting == 1)
+            with llama_of_one.frozen():
+                second = pool.submit(served.complete, [*common, 2])
+                served.until(lambda: served.router.turns.waiting == 1)
             *_, last = first.events()
             assert last["timings"]["predicted_n"] == 600
-        waited = second.result(60)
+        waited = second.result(SECONDS)
         assert waited.counts == (300, 1)
         assert (waited.facts.predicted, waited.facts.measured, waited.facts.stale) == (300, 300, False)
         assert waited.facts.choice is Choice.EXACT
@@ -120,19 +121,20 @@ def test_d13_a_busy_slot_is_waited_for_only_where_that_costs_less(
     llama_of_two: LlamaServer, mini: toktier.Tokenizer
 ) -> None:
     """Rates are set, so that the load of the machine decides nothing: a generated token costs as much as 8 of a prompt,
-    and requests generate 104 on average: 1,664 tokens, as each of waiting counts twice. To evaluate anew takes 42 s by
-    these rates, for which it waits at most."""
+    and requests generate 104 on average: 1,664 tokens, as each of waiting counts twice. To evaluate anew takes 240 s by
+    these rates, for which it waits at most. What a slot is busy with would take seconds, and is left when that was
+    seen."""
 
     def busy_with(prompt: list[int]) -> dict[str, object]:
-        return {"prompt": prompt, "n_predict": 400, "temperature": 0, "ignore_eos": True}
+        return {"prompt": prompt, "n_predict": 1600, "temperature": 0, "ignore_eos": True}
 
-    short, long = tokens(62, 400), tokens(63, 3400)
+    short, long = tokens(62, 400), tokens(63, 2400)
     with Served(llama_of_two.url, tokenizer=mini) as served, ThreadPoolExecutor(1) as pool:
 
         def set_rates() -> None:
             rates = served.router.table.rates(0)
             assert rates is not None
-            rates.prefill, rates.generation, rates.generated = 80.0, 10.0, 104.0
+            rates.prefill, rates.generation, rates.generated = 10.0, 1.25, 104.0
             rates.measured = lambda **_: None  # type: ignore[method-assign]
 
         with served.streaming("/completion", busy_with(short)) as first:
@@ -140,17 +142,18 @@ def test_d13_a_busy_slot_is_waited_for_only_where_that_costs_less(
             set_rates()
             beside = served.complete([*short, 5])
             assert beside.counts == (0, 401)
-            list(first.events())
+        served.until(lambda: not served.in_flight())
+        llama_of_two.until_idle()
         with served.streaming("/completion", busy_with(long)) as first:
             first.take(1)
             set_rates()
-            second = pool.submit(served.complete, [*long, 5])
-            served.until(lambda: served.router.turns.waiting == 1)
+            with llama_of_two.frozen():
+                second = pool.submit(served.complete, [*long, 5])
+                served.until(lambda: served.router.turns.waiting == 1)
             # Meanwhile the other slot answers somebody else.
             assert served.complete(tokens(64, 50)).facts.outcome is Outcome.DONE
             assert not second.done()
-            list(first.events())
-        assert second.result(60).counts == (3400, 1)
+        assert second.result(SECONDS).counts == (2400, 1)
 
 
 def test_d12_many_at_once_are_all_answered(llama_of_two: LlamaServer, mini: toktier.Tokenizer) -> None:

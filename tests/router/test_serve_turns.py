@@ -11,10 +11,11 @@ import pytest
 
 import toktier
 from tests.router.fake_upstream import FakeUpstream, Seen, fake_beside, raw, reply
-from tests.router.served_router import Answered, Served
+from tests.router.served_router import SECONDS, Answered, Served
 from tests.router.upstream_calls import tokens
 from tests.support.llama_server import LlamaServer
 from toktier.router import keeping
+from toktier.router.reservations import Reservation
 from toktier.router.upstream import Upstream
 from toktier.router.vocabulary import Choice, Outcome
 
@@ -54,11 +55,12 @@ def test_a_conversation_has_its_turns_in_a_row_and_then_the_other(
         begun(served)
         with served.streaming("/completion", {"prompt": tokens(1, 50), **LONG}) as stream:
             stream.take(1)
-            one = pool.submit(converse, served, tokens(10, 300))
-            served.until(lambda: served.router.turns.waiting == 1)
-            other = pool.submit(converse, served, tokens(20, 300))
-            served.until(lambda: served.router.turns.waiting == 2)
-        answers = [*one.result(60), *other.result(60)]
+            with llama_of_one.frozen():
+                one = pool.submit(converse, served, tokens(10, 300))
+                served.until(lambda: served.router.turns.waiting == 1)
+                other = pool.submit(converse, served, tokens(20, 300))
+                served.until(lambda: served.router.turns.waiting == 2)
+        answers = [*one.result(SECONDS), *other.result(SECONDS)]
         assert all(answer.facts.outcome is Outcome.DONE and not answer.facts.stale for answer in answers)
         cold = [number for number, answer in enumerate(one.result()) if answer.counts[0] < 200]
         assert cold == list(range(0, TURNS, in_a_row))
@@ -75,10 +77,11 @@ def test_who_waits_is_bound_to_the_slot_that_comes_free_first(
             first.take(1)
             with served.streaming("/completion", {"prompt": tokens(2, 50), **LONG}) as second:
                 second.take(1)
-                third = pool.submit(served.complete, tokens(3, 50))
-                served.until(lambda: served.router.turns.waiting == 1)
-                assert [row["requests"] for row in served.slots()] == [1, 1]
-            answer = third.result(60)  # while the first is still generating
+                with llama_of_two.frozen():
+                    third = pool.submit(served.complete, tokens(3, 50))
+                    served.until(lambda: served.router.turns.waiting == 1)
+                    assert [row["requests"] for row in served.slots()] == [1, 1]
+            answer = third.result(SECONDS)  # while the first is still generating
             assert served.in_flight() == 1
         assert (answer.facts.slot, answer.facts.choice) == (1, Choice.LEAST_RECENT)
         assert answer.facts.router_ms is not None
@@ -133,18 +136,23 @@ def test_an_upstream_that_is_lost_while_it_renders_a_chat_again_costs_it_nothing
                 return await prepare(*arguments, only=only)
 
             monkeypatch.setattr(served.router, "prepare", is_down)
-            for slot in range(4):  # a request for each slot of the first: the second is the cheaper one
-                served.call(functools.partial(_occupied, served, slot))
-            answered = served.chat("Say something.")
+            # A request for each slot of the first: the second is the cheaper one.
+            first, *_ = [served.call(functools.partial(_occupied, served, slot)) for slot in range(4)]
+            with ThreadPoolExecutor(1) as pool:
+                chat = pool.submit(served.chat, "Say something.")
+                served.until(lambda: served.router.turns.waiting == 1)  # for the first, as the second was lost
+                served.call(functools.partial(_ended, served, first))
+                answered = chat.result(SECONDS)
             posted = {seen.path for seen in other.seen[before:] if seen.method == "POST"}
             assert ("/apply-template" in posted) == asked
             assert (answered.status, answered.facts.upstream) == (200, 0)
             assert served.in_flight() == 3
 
 
-async def _occupied(served: Served, slot: int) -> None:
-    reservation = served.router.table.reserve(0, slot, [1, 2, 3], limit=1)
-    loop = asyncio.get_running_loop()
-    if slot == 0:  # it ends a little later
-        end = functools.partial(served.router.table.settle, reservation, finished=True)
-        loop.call_later(1.0, lambda: (end(), served.router.turns.ended(reservation, whole=True)))
+async def _occupied(served: Served, slot: int) -> Reservation:
+    return served.router.table.reserve(0, slot, [1, 2, 3], limit=1)
+
+
+async def _ended(served: Served, reservation: Reservation) -> None:
+    served.router.table.settle(reservation, finished=True)
+    served.router.turns.ended(reservation, whole=True)

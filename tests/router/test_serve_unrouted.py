@@ -14,7 +14,7 @@ import pytest
 
 import toktier
 from tests.router.fake_upstream import FakeUpstream, completed, raw, reply
-from tests.router.served_router import Served
+from tests.router.served_router import SECONDS, Served
 from tests.router.upstream_calls import tokens
 from tests.support.llama_server import LlamaServer
 from toktier.router.vocabulary import Choice, Ids, Outcome, Unrouted
@@ -98,7 +98,7 @@ def test_what_ran_beside_it_is_not_forgotten_and_not_believed_too_much(served: S
                 jobs.append(pool.submit(served.ask, "/completion", {"prompt": [B, A], "n_predict": 4}))
             else:
                 jobs.append(pool.submit(served.complete, [*tokens(10 + number % 4, 60), number]))
-        assert all(job.result(60).status == 200 for job in jobs)
+        assert all(job.result(SECONDS).status == 200 for job in jobs)
     assert served.in_flight() == 0
     assert served.stats()["unrouted"]["several_prompts"] == 8
     assert served.stats()["outcome"]["done"] == 24

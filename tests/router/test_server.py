@@ -97,7 +97,7 @@ def test_what_does_not_end_in_time_is_cut_off_and_told_of(tmp_path: Path) -> Non
      (signal.SIGINT, signal.SIGINT, 130, "INTERRUPTED")],
 )  # fmt: skip
 def test_a_second_signal_ends_at_once(tmp_path: Path, first: int, second: int, code: int, word: str) -> None:
-    with running(tmp_path, *UPSTREAM, "--json") as router:
+    with running(tmp_path, *UPSTREAM, "--json", AT_ONCE_SECONDS="180") as router:
         router.ready()
         with router.raw(b"GET /wait HTTP/1.1\r\nHost: localhost\r\n\r\n"), router.raw(b"") as idle:
             router.wait_for("waiting")

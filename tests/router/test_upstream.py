@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -16,7 +17,7 @@ from toktier.router.vocabulary import UpstreamState
 
 BODY = b'{"prompt":[1]}'
 SHORT = Timeouts(connect=5, question=0.3, first_byte=0.3, whole=0.3, idle=0.3)
-PATIENT = Timeouts(connect=20, question=20, first_byte=20, whole=20, idle=20)
+PATIENT = Timeouts(connect=180, question=180, first_byte=180, whole=180, idle=180)
 OK = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n"
 
 
@@ -169,7 +170,7 @@ def test_an_endless_stream_ends_at_the_bound_and_its_connection_is_closed() -> N
 
 
 async def until(holds: Callable[[], bool]) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(180):
         while not holds():
             await asyncio.sleep(0.002)
 
@@ -213,25 +214,28 @@ def test_connections_are_bounded_and_waiting_for_one_ends() -> None:
     async def use(fake: FakeUpstream, upstream: Upstream) -> None:
         fake.answers["/v1/completions"] = stream(b"data: 1\n\n", then=forever)
         async with upstream.open(Route.COMPLETIONS, BODY, stream=True):
+            upstream._transport._connect_seconds = 0.3
             with pytest.raises(UpstreamSilent, match="connections were in use"):
                 await read(upstream)
         assert upstream.state is UpstreamState.UP
 
-    with_fake(use, bounds=Bounds(connections=1), timeouts=Timeouts(connect=0.3))
+    with_fake(use, bounds=Bounds(connections=1))
 
 
 def test_a_server_that_is_not_there_is_down_and_used_when_it_is() -> None:
     async def main() -> None:
-        async with fake_upstream() as fake:
-            port = fake.port
-        upstream = Upstream(0, f"http://127.0.0.1:{port}", timeouts=PATIENT)
-        assert await upstream.probe() is UpstreamState.DOWN
-        assert upstream.notes[0] == f"http://127.0.0.1:{port} cannot be reached: Connection refused"
-        assert upstream.epoch == 0
-        async with fake_upstream(port=port):
-            assert await upstream.probe() is UpstreamState.UP
-            assert upstream.epoch == 1
-        await upstream.close()
+        with socket.socket() as taken:  # so that nobody else gets the address, on which nobody listens yet
+            taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            taken.bind(("127.0.0.1", 0))
+            port = taken.getsockname()[1]
+            upstream = Upstream(0, f"http://127.0.0.1:{port}", timeouts=PATIENT)
+            assert await upstream.probe() is UpstreamState.DOWN
+            assert upstream.notes[0] == f"http://127.0.0.1:{port} cannot be reached: Connection refused"
+            assert upstream.epoch == 0
+            async with fake_upstream(port=port):
+                assert await upstream.probe() is UpstreamState.UP
+                assert upstream.epoch == 1
+            await upstream.close()
 
     asyncio.run(main())
 
@@ -322,7 +326,7 @@ def test_a_lost_connection_asks_for_a_probe_at_once() -> None:
         waiting = asyncio.create_task(upstream.suspected(1000))
         with pytest.raises(UpstreamLost):
             await read(upstream)
-        await asyncio.wait_for(waiting, 20)
+        await asyncio.wait_for(waiting, 180)
         assert await upstream.probe() is UpstreamState.UP
         assert upstream.epoch == 1
 

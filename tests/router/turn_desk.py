@@ -72,4 +72,4 @@ async def settled() -> None:
 
 
 def run(scene: Callable[[], Awaitable[None]]) -> None:
-    asyncio.run(asyncio.wait_for(scene(), 60))  # type: ignore[arg-type]
+    asyncio.run(asyncio.wait_for(scene(), 300))  # type: ignore[arg-type]

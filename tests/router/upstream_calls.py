@@ -13,10 +13,11 @@ import orjson
 
 from toktier.router.bodies import CompletionRequest, read_completion
 from toktier.router.relay import Answer, StreamRelay, read_answer
-from toktier.router.upstream import Route, Upstream
+from toktier.router.upstream import Route, Timeouts, Upstream
 from toktier.router.vocabulary import Reuse, UpstreamState, reuse_of
 
 T = TypeVar("T")
+PATIENT = Timeouts(connect=180, question=180)  # a busy host must not look like an upstream that is silent
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,7 @@ def with_upstream(url: str, use: Callable[[Upstream], Awaitable[T]], **options: 
     """`use`, in a loop of its own, with an upstream that was probed and is closed afterwards."""
 
     async def main() -> T:
-        upstream = Upstream(0, url, **options)
+        upstream = Upstream(0, url, **{"timeouts": PATIENT, **options})
         try:
             assert await upstream.probe() is UpstreamState.UP, upstream.notes
             return await use(upstream)

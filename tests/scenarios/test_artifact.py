@@ -9,11 +9,11 @@ import ast
 import hashlib
 import os
 import re
+import resource
 import shutil
 import subprocess
 import sys
 import textwrap
-import time
 from pathlib import Path
 from typing import Any
 
@@ -303,6 +303,12 @@ LINES: list[tuple[list[str], int]] = [
 ]
 
 
+def processor_seconds() -> float:
+    """Of all children that have ended."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
 def connects(trace: str) -> list[str]:
     """Calls in a strace that could reach another host."""
     return [
@@ -325,11 +331,11 @@ def test_off_env(home: Path, tmp_path: Path, qwen: Path) -> None:
     for line, wanted in [*LINES, (by_path, 0), *((line, 0) for line in helps)]:
         trace = tmp_path / "trace"
         command = [sys.executable, "-m", "toktier_cli.main", *line]
-        start = time.monotonic()
-        done = subprocess.run(no_network(*command), env=env, cwd=ROOT, capture_output=True, text=True)
-        took = time.monotonic() - start
+        before = processor_seconds()
+        done = subprocess.run(no_network(*command), env=env, cwd=ROOT, capture_output=True, text=True, timeout=300)
+        took = processor_seconds() - before
         assert done.returncode == wanted, (line, done.stderr)
-        assert took < 5, f"{line}: {took:.1f} s (the promise is 1 s; this machine is shared)"
+        assert took < 5, f"{line}: {took:.1f} s of the processor (the promise is 1 s in all, where nobody else has it)"
         subprocess.run(["strace", "-f", "-qq", "-e", "trace=connect,sendto", "-o", str(trace), *command], env=env,
                        cwd=ROOT, capture_output=True)  # fmt: skip
         assert connects(trace.read_text()) == [], line

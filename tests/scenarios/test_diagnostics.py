@@ -33,7 +33,7 @@ PLACES = {
 }
 MINI = ROOT / "tables" / "artifacts" / "toktier_mini" / "tokenizer.json"
 # What others build in this checkout meanwhile is no part of the scenario.
-DOCTOR = ("doctor", "--json", "--timeout", "60", "--skip", "build.identity", "--skip", "evidence.registry")
+DOCTOR = ("doctor", "--json", "--timeout", "600", "--skip", "build.identity", "--skip", "evidence.registry")
 
 
 def test_every_scenario_of_this_area_has_a_test() -> None:

@@ -1,18 +1,27 @@
 """A tokenizer whose calls stop at a gate, so that a test decides what is queued, what is being encoded, what fails.
 
-It encodes with a real one. Nothing is timed: whoever waits here waits for an event, and gives up after a minute.
+It encodes with a real one. Nothing is timed: whoever waits here waits for an event, and gives up after minutes.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable
+import time
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from toktier import Encoding, EncodingBatch, Session, Tokenizer
 from toktier.serving.encoder import Traits, traits_of
 
-PATIENCE = 60.0  # seconds after which a test is stuck
+PATIENCE = 240.0  # seconds after which a test is stuck
+
+
+def wait_until(holds: Callable[[], bool]) -> None:
+    """For what nothing tells: that a thread which fails has said so, which it does last; that garbage was found."""
+    end = time.monotonic() + PATIENCE
+    while not holds():
+        assert time.monotonic() < end
+        time.sleep(0.001)
 
 
 class HeldTokenizer:

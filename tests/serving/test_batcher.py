@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import toktier
-from tests.serving.held_tokenizer import PATIENCE, HeldTokenizer
+from tests.serving.held_tokenizer import PATIENCE, HeldTokenizer, wait_until
 from tests.support.material import SMALL_DIR
 from tests.support.tokenizer_maker import HOSTILE
 from toktier import Tokenizer
@@ -267,6 +267,7 @@ def test_a_callback_that_raises_or_ends_its_thread_harms_no_other(
         held.gate.set()
         assert [f.result(PATIENCE).ids for f in futures] == [held.tokenizer.encode(t).ids for t in "abc"]
         assert batcher.submit("later").result(PATIENCE)
+    wait_until(lambda: len(told) >= 2)
     assert told == [SystemExit, SystemExit]
 
 

@@ -8,6 +8,15 @@ import pytest
 
 from tests.sessions.places import KINDS, Place, Places
 from tests.sessions.redis_process import RedisProcess
+from toktier.sessions import opening, redis_store
+
+
+@pytest.fixture(autouse=True)
+def _patient_stores(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Stores that are opened without a time-out of their own: a busy host must not look like a server that is away, nor
+    like a writer who never ends."""
+    monkeypatch.setattr(redis_store, "TIMEOUT_SECONDS", 60.0)
+    monkeypatch.setattr(opening, "TIMEOUT_SECONDS", 120.0)
 
 
 @pytest.fixture(scope="session")

@@ -29,7 +29,7 @@ class Directory:
     path: Path
 
     def open(self, **settings: Any) -> Store:
-        return SessionStore(self.path, **settings)
+        return SessionStore(self.path, **{"timeout": 120.0, **settings})
 
     def __truediv__(self, name: str) -> Directory:
         return Directory(self.path / name)
@@ -41,7 +41,7 @@ class Namespace:
     name: str
 
     def open(self, **settings: Any) -> Store:
-        return RedisStore(self.url, namespace=self.name, **{"timeout": 30.0, **settings})
+        return RedisStore(self.url, namespace=self.name, **{"timeout": 60.0, **settings})
 
     def __truediv__(self, name: str) -> Namespace:
         return Namespace(self.url, f"{self.name}.{name}")

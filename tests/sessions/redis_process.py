@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import shutil
 import signal
 import socket
@@ -12,8 +13,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.ports import free_port
+
 BINARY = shutil.which("redis-server") or shutil.which("valkey-server")
 PASSWORD = "s3cr3t-of-the-test"
+PATIENCE = 120.0  # seconds after which a server counts as one that does not start
 
 
 def needed() -> str:
@@ -61,7 +65,7 @@ class RedisProcess:
 
     def _until(self, holds: object) -> None:
         assert callable(holds)
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + PATIENCE
         while not holds():
             assert self._process is not None
             assert self._process.poll() is None, (self._directory / "log").read_text()
@@ -76,7 +80,7 @@ class RedisProcess:
     def command(self, *words: str) -> bytes:
         """One command by a client that is none of ours; the first 64 KiB of its answer."""
         with socket.socket(socket.AF_UNIX) as client:
-            client.settimeout(10)
+            client.settimeout(PATIENCE)
             client.connect(str(self._socket))
             client.sendall(
                 b"".join([b"*%d\r\n" % len(words), *[b"$%d\r\n%s\r\n" % (len(w), w.encode()) for w in words]])
@@ -91,6 +95,7 @@ class RedisProcess:
     def hang(self) -> None:
         assert self._process is not None
         self._process.send_signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, self._process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)  # it answers nothing from here on
 
     def go_on(self) -> None:
         assert self._process is not None
@@ -100,9 +105,3 @@ class RedisProcess:
         if self._process is not None and self._process.poll() is None:
             self.go_on()
             self.kill()
-
-
-def free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return int(one.getsockname()[1])

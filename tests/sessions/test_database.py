@@ -89,7 +89,7 @@ def test_forks_while_a_thread_writes_lose_nothing(tmp_path: Path) -> None:
         child = os.fork()
         if child == 0:
             try:
-                signal.alarm(60)
+                signal.alarm(300)
                 own = store.open("child", FINGERPRINT)
                 own.append(change(own.state.revision, "y"))
                 os._exit(0)
@@ -132,7 +132,7 @@ def test_a_directory_that_the_user_cannot_write_is_refused(exists: bool) -> None
             os.chmod(Path(directory, "sessions.db"), 0o644)
         os.chmod(directory, 0o755)
         before = sorted(os.listdir(directory))
-        done = subprocess.run(python(REFUSED, directory, "nobody"), capture_output=True, text=True, timeout=60)
+        done = subprocess.run(python(REFUSED, directory, "nobody"), capture_output=True, text=True, timeout=300)
         assert done.stdout.split() == ["ENVIRONMENT_FAULT", "EACCES", "True"], done.stderr
         assert sorted(os.listdir(directory)) == before
 
@@ -143,7 +143,7 @@ def test_a_read_only_file_system_is_refused(tmp_path: Path, exists: bool) -> Non
     if exists:
         filled(Directory(tmp_path), ["abc"])
     command = namespaces.read_only(tmp_path, *python(REFUSED, str(tmp_path), "root"))
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
     assert done.stdout.split() in (["ENVIRONMENT_FAULT", "EROFS", "True"], ["ENVIRONMENT_FAULT", "EACCES", "True"]), (
         done.stderr
     )
@@ -183,7 +183,7 @@ def test_a_full_disk_loses_nothing_acknowledged(tmp_path: Path) -> None:
         print("kept")
     """
     command = namespaces.small_disk(tmp_path, "2m", *python(code, str(tmp_path)))
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600)
     assert done.stdout.split() == ["kept"], done.stderr
 
 

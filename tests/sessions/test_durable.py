@@ -11,6 +11,7 @@ import pytest
 import toktier
 from tests.sessions.whole_sessions import TOKENIZERS, Edit, applied, edits, fresh, opened, patched, path_of
 from toktier import errors
+from toktier.sessions import opening
 from toktier.sessions.durable import DurableSession
 
 NAME = "cl100k_like"
@@ -139,6 +140,7 @@ def test_a_store_that_refuses_leaves_the_session_as_it_was(tmp_path: Path, monke
 
 
 def append_in_child(place: str, count: int) -> None:
+    opening.TIMEOUT_SECONDS = 120.0  # of a spawned process: its turn may be long in coming on a busy disk
     for k in range(count):
         while True:
             session = named(opened(NAME, store=place))

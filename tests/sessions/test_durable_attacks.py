@@ -311,14 +311,14 @@ def test_a_look_from_another_thread_loses_no_append(tmp_path: Path) -> None:
         live = new_live()
         if threading.current_thread() is looker:
             making.set()
-            assert go_on.wait(30)
+            assert go_on.wait(120)
         return live
 
     session._new_live = slow
     looker = threading.Thread(target=session.__len__)
     writer = threading.Thread(target=session.append, args=("two ",))
     looker.start()
-    assert making.wait(30)
+    assert making.wait(120)
     writer.start()
     writer.join(0.2)
     go_on.set()

@@ -34,7 +34,7 @@ def _needs_server() -> None:
 
 @pytest.fixture
 def store(redis_process: RedisProcess) -> RedisStore:
-    return RedisStore(redis_process.url, namespace=f"attacks-{os.urandom(4).hex()}", timeout=30)
+    return RedisStore(redis_process.url, namespace=f"attacks-{os.urandom(4).hex()}", timeout=60)
 
 
 def client_of(store: RedisStore) -> Any:
@@ -146,7 +146,7 @@ def test_untouched_every_answer_is_there(store: RedisStore) -> None:
 def test_an_altered_value_never_gives_a_wrong_id(redis_process: RedisProcess, part: str, kind: str) -> None:
     choose = random.Random(f"{part} {kind}")
     for attempt in range(12):
-        store = RedisStore(redis_process.url, namespace=f"altered-{part}-{kind}-{attempt}", timeout=30)
+        store = RedisStore(redis_process.url, namespace=f"altered-{part}-{kind}-{attempt}", timeout=60)
         fill(store)
         # What no answer depends on is in no seal: who wrote last, and when it was last used.
         before = client_of(store).get(keys_of(store, "state")[0])

@@ -42,7 +42,7 @@ def durable(tmp_path: Path) -> Iterator[RedisProcess]:
     process.close()
 
 
-def store_of(process: RedisProcess, name: str = "faults", timeout: float = 30.0) -> RedisStore:
+def store_of(process: RedisProcess, name: str = "faults", timeout: float = 60.0) -> RedisStore:
     return RedisStore(process.url, namespace=f"{name}-{os.urandom(4).hex()}", timeout=timeout)
 
 
@@ -92,7 +92,7 @@ def test_a_server_that_failed_a_look_up_is_not_asked_for_a_while(
 
 
 def test_a_server_that_hangs_costs_the_timeout(redis_process: RedisProcess) -> None:
-    store = store_of(redis_process, timeout=0.3)
+    store = store_of(redis_process, timeout=2.0)  # which opening and appending do not take
     session = store.open("chat", FINGERPRINT)
     session.append(change(0, "abc"))
     redis_process.hang()
@@ -105,7 +105,7 @@ def test_a_server_that_hangs_costs_the_timeout(redis_process: RedisProcess) -> N
         assert store.counters.unavailable == 1
     finally:
         redis_process.go_on()
-    patient = RedisStore(redis_process.url, namespace=store._sessions.keys.prefix[:-1], timeout=30)
+    patient = RedisStore(redis_process.url, namespace=store._sessions.keys.prefix[:-1], timeout=60)
     again = patient.open("chat", FINGERPRINT)
     assert again.state.revision in (1, 2)  # what was sent is done when the server goes on, or is not
     assert again.ids() == model.ids_of("abcdef"[: 3 * again.state.revision])
@@ -118,7 +118,7 @@ def test_a_wrong_password_is_named_and_never_shown(tmp_path: Path, written: str)
     try:
         before = f":{written}@" if written else ""
         url = process.url.replace("unix://", f"unix://{before}")
-        store = RedisStore(url)
+        store = RedisStore(url, timeout=60)
         for ask in (lambda: store.open("chat", FINGERPRINT), store.sessions):
             with pytest.raises(BackendUnavailable, match="credentials") as caught:
                 ask()
@@ -129,7 +129,7 @@ def test_a_wrong_password_is_named_and_never_shown(tmp_path: Path, written: str)
             assert not written or written not in shown
         assert store.longest_prefix(TEXT, FINGERPRINT) is None
         assert store.counters.unavailable == 1
-        right = RedisStore(process.url.replace("unix://", f"unix://:{PASSWORD}@"))
+        right = RedisStore(process.url.replace("unix://", f"unix://:{PASSWORD}@"), timeout=60)
         assert right.open("chat", FINGERPRINT).state.revision == 0
         assert PASSWORD not in f"{right!r} {right._sessions.server!r} {right._sessions.server._address!r}"
     finally:
@@ -232,7 +232,7 @@ def lossy(tmp_path: Path, redis_process: RedisProcess) -> Iterator[Lossy]:
 
 
 def test_a_lost_answer_is_no_second_append(lossy: Lossy) -> None:
-    store = RedisStore(lossy.url, namespace=f"lost-{os.urandom(4).hex()}", timeout=30)
+    store = RedisStore(lossy.url, namespace=f"lost-{os.urandom(4).hex()}", timeout=60)
     lossy.lose = b"tkse"
     session = store.open("chat", FINGERPRINT)  # the making of it, too
     assert lossy.lose is None
@@ -256,9 +256,9 @@ def test_after_a_lost_answer_another_writer_is_a_conflict_that_says_so(
     lossy: Lossy, redis_process: RedisProcess
 ) -> None:
     name = f"lost-{os.urandom(4).hex()}"
-    store = RedisStore(lossy.url, namespace=name, timeout=30)
+    store = RedisStore(lossy.url, namespace=name, timeout=60)
     session = store.open("chat", FINGERPRINT)
-    other = RedisStore(redis_process.url, namespace=name).open("chat", FINGERPRINT)
+    other = RedisStore(redis_process.url, namespace=name, timeout=60).open("chat", FINGERPRINT)
 
     def meanwhile() -> None:
         other.refresh()

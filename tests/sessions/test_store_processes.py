@@ -239,12 +239,12 @@ def test_a_session_that_is_written_while_it_is_evicted_goes_whole(place: Place) 
     def dropped(*arguments: Any, **more: Any) -> bool:
         there: bool = drop(*arguments, **more)
         chosen.set()
-        assert written.wait(20)
+        assert written.wait(120)
         return there
 
     def written_late(*arguments: Any) -> None:
         evicting.start()
-        assert chosen.wait(20)
+        assert chosen.wait(120)
         write(*arguments)
 
     store._sessions.write, other._sessions.drop = written_late, dropped

@@ -257,5 +257,5 @@ gc.disable()
 gc.collect()
 print(len(made) == 12 + 3 * 200, made.history() == [1, 2, 3] * 204)
 """
-    ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False)
+    ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=300, check=False)
     assert (ran.stdout, ran.stderr) == ("True True\n", "")

@@ -28,7 +28,7 @@ from typing import Any, NoReturn, Self
 import pytest
 
 PORT = 8090
-PATIENCE = 15.0  # seconds after which something that is waited for counts as missing
+PATIENCE = 60.0  # seconds after which something that is waited for counts as missing
 INSIDE = "TOKTIER_TEST_NAMESPACE"
 NAMESPACE = ("--net",) if os.geteuid() == 0 else ("--map-root-user", "--net")
 SIOCSIFFLAGS, IFF_UP = 0x8914, 1  # of Linux
@@ -57,7 +57,7 @@ def run_inside_namespace(script: Path, *arguments: str) -> None:
     path = os.pathsep.join(part for part in sys.path if part)
     environment = {**os.environ, "PYTHONPATH": path, INSIDE: "1"}
     line = ["unshare", *NAMESPACE, sys.executable, str(script), *arguments]
-    ran = subprocess.run(line, env=environment, capture_output=True, text=True, timeout=120, check=False)
+    ran = subprocess.run(line, env=environment, capture_output=True, text=True, timeout=600, check=False)
     assert ran.returncode == 0, ran.stdout + ran.stderr
 
 
@@ -126,7 +126,7 @@ class Indexer:
 
     def _answers(self) -> bool:
         try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{PORT}/health", timeout=1) as answer:
+            with urllib.request.urlopen(f"http://127.0.0.1:{PORT}/health", timeout=PATIENCE) as answer:
                 return bool(answer.status == 200)
         except (OSError, urllib.error.URLError):
             return False

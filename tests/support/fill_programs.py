@@ -13,4 +13,4 @@ def fill(artifact: Path, cache: Path) -> None:
         "import sys, pathlib; from toktier.program.store import load_or_compile;"
         "load_or_compile(sys.argv[1], pathlib.Path(sys.argv[2]))"
     )
-    subprocess.run([sys.executable, "-c", code, str(artifact), str(cache)], timeout=60, check=True)
+    subprocess.run([sys.executable, "-c", code, str(artifact), str(cache)], timeout=300, check=True)

@@ -58,11 +58,12 @@ def resident_bytes() -> int:
 
 def threads_at_most(wanted: int) -> bool:
     """True when this process has no more threads: one that was joined may be listed for a moment longer."""
-    for _ in range(200):
-        if len(os.listdir("/proc/self/task")) <= wanted:
-            return True
+    until = time.monotonic() + 60
+    while len(os.listdir("/proc/self/task")) > wanted:
+        if time.monotonic() > until:
+            return False
         time.sleep(0.01)
-    return False
+    return True
 
 
 def core_ids(text: str, name: str = "cl100k_like") -> list[int]:

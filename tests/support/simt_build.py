@@ -185,7 +185,7 @@ def build_library(
 
 
 def run(
-    program: Path, *arguments: str | int, variant: str = "plain", timeout: float = 300
+    program: Path, *arguments: str | int, variant: str = "plain", timeout: float = 1200
 ) -> subprocess.CompletedProcess[str]:
     """A program of that variant; what a sanitizer finds is in its stderr and its exit code."""
     environment = {**os.environ, **dict(VARIANTS[variant].environment)}

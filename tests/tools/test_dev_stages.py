@@ -13,7 +13,7 @@ from tests.support.material import ROOT
 
 def dev(script: str) -> subprocess.CompletedProcess[str]:
     line = [sys.executable, "-c", f"import sys; sys.path.insert(0, 'tools'); from dev_stages import Job\n{script}"]
-    return subprocess.run(line, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(line, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
 
 
 def test_a_job_is_told_of_when_it_is_waited_for() -> None:
@@ -35,5 +35,5 @@ def test_what_a_job_started_ends_with_the_run(tmp_path: Path) -> None:
         dev(f"import os; Job('sleeps', 'sh', '-c', {shell!r})\nwhile not os.path.exists({str(begun)!r}): pass")
         assert begun.exists()
         # Its end comes when nobody holds the other side any more.
-        assert select.select([reader], [], [], 30)[0]
+        assert select.select([reader], [], [], 120)[0]
         assert reader.read() == b""

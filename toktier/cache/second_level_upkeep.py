@@ -91,10 +91,11 @@ class Upkeep:
                 self._ask("SET", key, packed(write.key, write.ids), "EX", self._ttl)
                 counters.written += 1
         except Exception as error:
-            counters.write_errors += 1
-            if isinstance(error, Refused):  # which says nothing about look-ups
-                self._state.last_failure = error.word
-            else:
+            with self._state.lock:  # for `stats`, which shows both
+                counters.write_errors += 1
+                if isinstance(error, Refused):  # which says nothing about look-ups
+                    self._state.last_failure = error.word
+            if not isinstance(error, Refused):
                 self._close_writer()
                 self._state.failed(word_of(error))
 
