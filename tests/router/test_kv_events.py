@@ -34,7 +34,7 @@ PATIENCE = 180_000  # milliseconds after which something that is waited for coun
 def _unhurried(monkeypatch: pytest.MonkeyPatch) -> None:
     """No empty batch comes between what a test reads, and closing ends when it is done, however slow the host is."""
     monkeypatch.setattr(kv_event_feed, "HEARTBEAT", 1000.0)
-    monkeypatch.setattr(kv_events, "CLOSE_SECONDS", 180.0)
+    monkeypatch.setattr(kv_events, "CLOSE_SECONDS", 60.0)
 
 
 @pytest.fixture
@@ -372,16 +372,20 @@ def test_closing_what_was_never_started() -> None:
     KvEvents(ANY).close()
 
 
-def test_no_descriptor_is_left(context: zmq.Context[Any]) -> None:
+def test_it_ends_where_a_subscriber_leaves_at_the_same_moment_and_leaves_no_descriptor(
+    context: zmq.Context[Any],
+) -> None:
     def once() -> None:
         with KvEvents(ANY, ANY, upstreams=2) as events:
             joined_here = Subscriber(context, events.endpoints[0][0])
             joined_here.read()
             joined_here._socket.close(0)
+        assert events._thread is not None
+        assert not events._thread.is_alive()
 
     once()
     before = len(os.listdir("/proc/self/fd"))
-    for _ in range(3):
+    for _ in range(20):
         once()
     begun = time.monotonic()
     while len(os.listdir("/proc/self/fd")) > before + 2:  # sockets of the reader close in their own time

@@ -81,10 +81,19 @@ class Feed:
         bound = [None if s is None else s.getsockopt_string(zmq.LAST_ENDPOINT) for s in (self.publisher, self.replay)]
         return str(bound[0]), bound[1]
 
+    def sockets(self) -> list[Any]:
+        return [socket for socket in (self.publisher, self.replay) if socket is not None]
+
+    def drop_received(self) -> None:
+        """At the end: of what peers sent nothing is answered any more."""
+        for socket in self.sockets():
+            for _ in range(SUBSCRIPTIONS_AT_ONCE):
+                if _received(socket) is None:
+                    break
+
     def close(self) -> None:
-        for socket in (self.publisher, self.replay):
-            if socket is not None:
-                socket.close(LINGER)
+        for socket in self.sockets():
+            socket.close(LINGER)
 
     def apply(self, cleared: bool, slots: Mapping[int, TokenIds | None]) -> None:
         """Publishes, as one batch, what this changes. `cleared`: before `slots`."""
