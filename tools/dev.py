@@ -100,7 +100,7 @@ def do_test(options: argparse.Namespace) -> None:
         marks,
         env={**os.environ, "NVRTC": "required", "CHROMIUM": "required", **required},
     )
-    test_variants(counting, sanitizing, *sites)
+    test_variants(counting, sanitizing, *sites, all_data=options.tier == "full")
     if options.tier == "full":
         call(PYTHON, "tools/cross_aarch64.py", "--if-there")  # a minute
 

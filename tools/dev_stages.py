@@ -184,9 +184,11 @@ def tester_of_documents() -> Site:
     return Site("schemathesis", "schemathesis-test", "SCHEMATHESIS", "--no-deps", "--no-compile")
 
 
-def test_variants(counting: Variant, sanitizing: Variant, *sites: Site) -> None:
+def test_variants(counting: Variant, sanitizing: Variant, *sites: Site, all_data: bool) -> None:
     """What only other builds, another reference, or packages that stay out of `.venv` can show. `sites`: of the
-    publishers' encoders, the engines of others, the loader, the indexer, the embeddings and the tester of documents."""
+    publishers' encoders, the engines of others, the loader, the indexer, the embeddings and the tester of documents.
+    `all_data`: under sanitizers, too."""
+    sanitized_ones = "not full and not unsanitized" + ("" if all_data else " and not ordinary")
     converted, compared, loaded, indexed, embedded, asked = (site.environment() for site in sites)
     # Each of these is one process, but for the first: together they fill the cores, and it takes what they leave.
     together = [
@@ -228,5 +230,5 @@ def test_variants(counting: Variant, sanitizing: Variant, *sites: Site) -> None:
     planted = over_all_cores("not full", "tests/certify/test_planted_faults.py", by="load")
     faults = Job("planted faults", "nice", "-n", "5", *planted, env=counting.environment())
     # Native code under AddressSanitizer and UndefinedBehaviorSanitizer.
-    call(*over_all_cores("not full and not unsanitized", "tests/native"), env=sanitized(sanitizing))
+    call(*over_all_cores(sanitized_ones, "tests/native"), env=sanitized(sanitizing))
     faults.wait()

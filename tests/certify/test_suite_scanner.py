@@ -148,13 +148,16 @@ def test_what_is_to_overflow_does() -> None:
 
 
 def test_a_refusal_elsewhere_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the block that does more than compare texts; what it does with long ones is left out."""
     subject = Subject(MINI)
+    for name in ("check_batch", "check_count"):
+        monkeypatch.setattr(scanner, name, lambda *_, **__: None)
     last = SUITE.plan(subject, Level.QUICK, 1).blocks - 1
     assert_agrees(run_suite(SUITE, subject, blocks=[last]))
     monkeypatch.setattr(scanner, "broken_bytes", lambda: [b"a\xff"])
     monkeypatch.setattr(scanner, "_refusal", lambda subject, text: 0)
     run = run_suite(SUITE, subject, blocks=[last])
-    assert {failure["what"] for failure in run.failures} >= {"malformed bytes", "lone surrogate"}
+    assert {failure["what"] for failure in run.failures} == {"malformed bytes", "lone surrogate"}
 
 
 def test_piece_counts_surround_blocks_and_lots() -> None:

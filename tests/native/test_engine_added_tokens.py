@@ -92,6 +92,7 @@ def test_law_overlapping_sets_equal_the_reference() -> None:
     assert refused < encoded // 10
 
 
+@pytest.mark.ordinary
 @pytest.mark.parametrize("block", blocks_of_seeds(4, in_ci=1))
 def test_law_overlapping_sets_equal_the_reference_at_length(block: int) -> None:
     encoded, refused = check_sets(range(50 + 300 * block, 350 + 300 * block))

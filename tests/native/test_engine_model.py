@@ -82,6 +82,7 @@ def test_law_small_vocabularies_equal_the_reference() -> None:
     assert check_models(range(60)) > 40
 
 
+@pytest.mark.ordinary
 @pytest.mark.parametrize("block", blocks_of_seeds(3, in_ci=1))
 def test_law_small_vocabularies_equal_the_reference_at_length(block: int) -> None:
     assert check_models(range(60 + 480 * block, 540 + 480 * block)) > 300

@@ -238,7 +238,10 @@ IN_CI, OTHERS = ("qwen3", "gptoss", "gemma3", "llama2"), ("llama3", "deepseek_v3
 @pytest.mark.parametrize(
     "name",
     [
-        *(pytest.param(name, marks=pytest.mark.ci) for name in IN_CI),
+        *(
+            pytest.param(name, marks=(pytest.mark.ci, *(() if name == "qwen3" else (pytest.mark.ordinary,))))
+            for name in IN_CI
+        ),
         *(pytest.param(name, marks=pytest.mark.full) for name in OTHERS),
     ],
 )

@@ -86,6 +86,7 @@ def test_law_any_order_of_ranks_equals_the_reference() -> None:
 
 
 @pytest.mark.ci
+@pytest.mark.ordinary
 def test_law_any_order_of_ranks_equals_the_reference_at_length() -> None:
     assert check_models(range(40, 1200), 25) > 900
 

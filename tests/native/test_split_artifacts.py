@@ -17,7 +17,11 @@ from toktier import _native
 from toktier.program.compile import compile_tokenizer
 
 LEVELS: list[str] = _native.build_facts()["dispatch_levels"]
-NAMES = Artifacts(SHARED, SHARED).names if SHARED else []
+OF_EACH_KIND = ("gptoss", "llama3", "gemma3", "gemini", "deepseek_v3", "claude")
+NAMES = [
+    pytest.param(name, marks=() if name in OF_EACH_KIND else pytest.mark.ordinary)
+    for name in (Artifacts(SHARED, SHARED).names if SHARED else [])
+]
 
 
 class Levels(NamedTuple):

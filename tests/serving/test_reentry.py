@@ -28,6 +28,13 @@ QUEUED = Limits(inline_bytes=0)
 NOTHING = {"queued": 0, "texts": 0, "bytes": 0}
 
 
+@pytest.fixture(autouse=True, scope="module")
+def collections_are_short() -> None:
+    """Thousands of collections look at what these tests made, not at what a worker holds from all tests before."""
+    gc.collect()
+    gc.freeze()
+
+
 @pytest.fixture
 def told(monkeypatch: pytest.MonkeyPatch) -> list[type[BaseException]]:
     """What threads would have printed."""
