@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+import zmq
 
 import toktier
 from tests.router.fake_upstream import FakeUpstream, fake_beside
@@ -103,3 +104,18 @@ def fake(mini: toktier.Tokenizer) -> Iterator[FakeUpstream]:
     """A stand-in with the vocabulary of `mini`; a test says what it answers to completions."""
     with fake_beside(tokenize=lambda text: mini.encode(text, add_special_tokens=False).ids) as fake:
         yield fake
+
+
+@pytest.fixture
+def unhurried_events(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No empty batch comes between what a test reads, and closing ends when it is done, however slow the host is."""
+    monkeypatch.setattr("toktier.router.kv_event_feed.HEARTBEAT", 1000.0)
+    monkeypatch.setattr("toktier.router.kv_events.CLOSE_SECONDS", 60.0)
+
+
+@pytest.fixture
+def context() -> Iterator[zmq.Context[zmq.Socket[bytes]]]:
+    """Of sockets that read KV events."""
+    made: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+    yield made
+    made.destroy(linger=0)

@@ -1,4 +1,4 @@
-"""KV events over real sockets: what a subscriber is told, replays, late and slow subscribers, and the end."""
+"""KV events over real sockets: what subscribers are told, early and late ones, and the end. Not here: replays."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,91 +18,15 @@ import zmq
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.router.event_reader import Index, events_of, full_blocks
+from tests.router.event_reader import events_of, full_blocks
+from tests.router.event_sockets import ANY, PATIENCE, Subscriber, joined
 from tests.support.material import ROOT
 from toktier.errors import ConfigInvalid, EnvironmentFault
-from toktier.router import kv_event_feed, kv_events
+from toktier.router import kv_event_feed
 from toktier.router.block_hashes import Identity
 from toktier.router.kv_events import KvEvents
 
-ANY = "tcp://127.0.0.1:*"
-PATIENCE = 180_000  # milliseconds after which something that is waited for counts as missing
-
-
-@pytest.fixture(autouse=True)
-def _unhurried(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No empty batch comes between what a test reads, and closing ends when it is done, however slow the host is."""
-    monkeypatch.setattr(kv_event_feed, "HEARTBEAT", 1000.0)
-    monkeypatch.setattr(kv_events, "CLOSE_SECONDS", 60.0)
-
-
-@pytest.fixture
-def context() -> Iterator[zmq.Context[zmq.Socket[bytes]]]:
-    made: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
-    yield made
-    made.destroy(linger=0)
-
-
-class Subscriber:
-    def __init__(self, context: zmq.Context[Any], endpoint: str, topic: str = "") -> None:
-        self._socket = context.socket(zmq.SUB)
-        self._socket.setsockopt(zmq.RCVTIMEO, PATIENCE)
-        self._socket.setsockopt_string(zmq.SUBSCRIBE, topic)
-        self._socket.connect(endpoint)
-        self.index = Index()
-        self.batches: list[tuple[int, bytes]] = []
-        self.topics: set[bytes] = set()
-
-    def receive(self) -> bytes:
-        """The next batch, not applied: whoever comes in the middle may be told to remove what it never held."""
-        topic, number, payload = self._socket.recv_multipart()
-        assert len(number) == 8
-        self.topics.add(topic)
-        self.batches.append((int.from_bytes(number, "big"), payload))
-        return payload
-
-    def read(self) -> list[dict[str, Any]]:
-        """The next batch, applied."""
-        payload = self.receive()
-        self.index.apply(payload)
-        return events_of(payload)
-
-    def read_until(self, holds: Callable[[Index], bool]) -> None:
-        while not holds(self.index):
-            self.read()
-
-    def read_until_it_begins_with(self, token: int) -> None:
-        self.read_until(lambda index: any(prefix[0] == token for prefix in index.prefixes))
-
-    def read_until_it_holds(self, contents: list[list[int]], size: int) -> None:
-        expected = full_blocks(contents, size)
-        self.read_until(lambda index: index.prefixes == expected)
-
-
-def joined(context: zmq.Context[Any], events: KvEvents, upstream: int = 0) -> Subscriber:
-    """A subscriber that was told what is held, at a moment when nothing changes."""
-    subscriber = Subscriber(context, events.endpoints[upstream][0])
-    while not (told := subscriber.read()):  # an empty batch that was due when it came
-        pass
-    assert told[0]["type"] == "AllBlocksCleared"
-    return subscriber
-
-
-def replayed(context: zmq.Context[Any], endpoint: str | None, first: int) -> list[tuple[int, bytes]]:
-    assert endpoint is not None
-    reader = context.socket(zmq.DEALER)
-    reader.setsockopt(zmq.RCVTIMEO, PATIENCE)
-    reader.connect(endpoint)
-    reader.send_multipart([b"", first.to_bytes(8, "big")])
-    batches: list[tuple[int, bytes]] = []
-    while True:
-        empty, number, payload = reader.recv_multipart()
-        assert empty == b""
-        if number == (-1).to_bytes(8, "big", signed=True):
-            assert payload == b""
-            reader.close()
-            return batches
-        batches.append((int.from_bytes(number, "big"), payload))
+pytestmark = pytest.mark.usefixtures("unhurried_events")
 
 
 @pytest.mark.parametrize("form", ["array", "map"])
@@ -178,39 +101,6 @@ def test_law_a_subscriber_ends_with_what_the_slots_hold(steps: list[Any]) -> Non
         context.destroy(linger=0)
 
 
-def test_e7_a_gap_is_filled_by_the_same_batches_in_order(context: zmq.Context[Any]) -> None:
-    with KvEvents(ANY, ANY, block_size=2) as events:
-        subscriber = joined(context, events)
-        for length in range(2, 22, 2):
-            events.slot_now(0, 0, list(range(length)))
-            subscriber.read()
-        seen = subscriber.batches
-        first = seen[4][0]
-        assert replayed(context, events.endpoints[0][1], first) == seen[4:]
-        assert replayed(context, events.endpoints[0][1], seen[-1][0] + 1) == []
-        # A subscriber that missed the middle, as one does that was too slow.
-        late = Index()
-        for _, payload in [*seen[:4], *replayed(context, events.endpoints[0][1], first)]:
-            late.apply(payload)
-        assert late.blocks == subscriber.index.blocks
-        assert events.stats()["upstreams"][0]["replays"] == 3
-
-
-def test_whoever_asks_for_what_is_gone_is_told_everything(context: zmq.Context[Any]) -> None:
-    with KvEvents(ANY, ANY, block_size=1, replay_batches=3) as events:
-        subscriber = joined(context, events)
-        for length in range(1, 12):
-            events.slot_now(0, length % 2, list(range(length)))
-            subscriber.read_until_it_holds([list(range(length)), list(range(length - 1))], 1)
-        index = Index()
-        batches = replayed(context, events.endpoints[0][1], 0)
-        assert len(batches) <= 3
-        for _, payload in batches:
-            index.apply(payload)
-        assert index.blocks == subscriber.index.blocks
-        assert events.stats()["upstreams"][0]["announcements"] > 2
-
-
 def test_a_late_subscriber_is_told_everything_without_asking(
     context: zmq.Context[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -264,62 +154,6 @@ def test_a_second_subscriber_in_a_while_causes_no_announcement(
         first.read()
         assert events_of(second.receive())
         assert events.stats()["upstreams"][0]["announcements"] == 2  # at the start, and for the first
-
-
-def test_a_subscriber_that_reads_nothing_holds_nobody_up_and_fills_its_gap(
-    context: zmq.Context[Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(kv_event_feed, "SUBSCRIBER_BACKLOG", 2)
-    with KvEvents(ANY, ANY, block_size=1 << 12, replay_bytes=1 << 30) as events:
-        slow = context.socket(zmq.SUB)
-        slow.setsockopt(zmq.RCVHWM, 1)
-        slow.setsockopt(zmq.RCVBUF, 4096)
-        slow.setsockopt(zmq.RCVTIMEO, PATIENCE)
-        slow.subscribe(b"")
-        slow.connect(events.endpoints[0][0])
-        assert slow.recv_multipart()
-        subscriber = joined(context, events)
-        for step in range(150):  # of 160 kB each: more than kernels keep for a connection
-            events.slot_now(0, 0, np.full(1 << 15, 1 << 30 | step, dtype=np.uint32))
-            subscriber.read_until_it_begins_with(1 << 30 | step)
-        index, last, gaps = Index(), None, 0
-        while last != subscriber.batches[-1][0]:
-            # What the slow one lost at the end shows with the next batch.
-            events.slot_now(0, 1, [] if len(subscriber.index.blocks) > 8 else np.arange(1 << 12))
-            subscriber.read()
-            while slow.poll(50):
-                _, number, payload = slow.recv_multipart()
-                told = int.from_bytes(number, "big")
-                missed = [(told, payload)]
-                if last is not None and told != last + 1:
-                    gaps += 1
-                    missed = replayed(context, events.endpoints[0][1], last + 1)
-                for number_again, payload in missed:
-                    if last is None or number_again > last:
-                        index.apply(payload)
-                        last = number_again
-        assert gaps
-        assert index.blocks == subscriber.index.blocks
-
-
-@pytest.mark.parametrize("replay", [None, ANY])
-def test_a_quiet_feed_beats_and_announces_where_nobody_can_ask(
-    context: zmq.Context[Any], monkeypatch: pytest.MonkeyPatch, replay: str | None
-) -> None:
-    monkeypatch.setattr(kv_event_feed, "HEARTBEAT", 0.01)
-    with KvEvents(ANY, replay, block_size=2) as events:
-        subscriber = joined(context, events)
-        events.slot_now(0, 0, [1, 2])
-        kinds = []
-        for _ in range(200):
-            kinds.append([event["type"] for event in subscriber.read()])
-        told = kinds.index(["BlockStored"])
-        assert not any(kinds[:told])
-        again = [["AllBlocksCleared", "BlockStored"]] if replay is None else []
-        assert [kind for kind in kinds[told + 1 :] if kind] == again
-        numbers = [number for number, _ in subscriber.batches]
-        assert numbers == list(range(numbers[0], numbers[0] + len(numbers)))
-        assert subscriber.index.prefixes == {(1, 2)}
 
 
 def test_without_subscribers_nothing_waits_but_the_latest_contents() -> None:
@@ -393,49 +227,6 @@ def test_it_ends_where_a_subscriber_leaves_at_the_same_moment_and_leaves_no_desc
         time.sleep(0.01)
 
 
-@pytest.mark.parametrize(
-    "request_frames",
-    [[b"", b""], [b"", b"1234567"], [b"x", bytes(8)], [b""], [b"", bytes(8), b"more"], [bytes(8)]],
-)
-def test_a_request_of_another_shape_is_counted_and_not_answered(
-    context: zmq.Context[Any], request_frames: list[bytes]
-) -> None:
-    with KvEvents(ANY, ANY, block_size=2) as events:
-        endpoint = events.endpoints[0][1]
-        assert endpoint is not None
-        reader = context.socket(zmq.DEALER)
-        reader.connect(endpoint)
-        reader.send_multipart(request_frames)
-        reader.send_multipart([b"", (0).to_bytes(8, "big")])
-        reader.setsockopt(zmq.RCVTIMEO, PATIENCE)
-        _, number, _ = reader.recv_multipart()  # of the second request
-        assert number != (-1).to_bytes(8, "big", signed=True)
-        assert events.stats()["upstreams"][0]["bad_requests"] == 1
-        assert events.stats()["failure"] is None
-
-
-def test_whoever_asks_and_never_reads_is_cut(context: zmq.Context[Any]) -> None:
-    with KvEvents(ANY, ANY, block_size=1024, replay_batches=2) as events:
-        subscriber = joined(context, events)
-        endpoint = events.endpoints[0][1]
-        assert endpoint is not None
-        # A replay of a megabyte: forty of them fit in no buffers, whatever comes first of what follows.
-        events.slot_now(0, 0, np.arange(1 << 18))
-        subscriber.read_until(lambda index: len(index.blocks) == 1 << 8)
-        reader = context.socket(zmq.DEALER)
-        reader.setsockopt(zmq.RCVHWM, 1)
-        reader.setsockopt(zmq.RCVBUF, 4096)
-        reader.connect(endpoint)
-        for _ in range(40):
-            reader.send_multipart([b"", (0).to_bytes(8, "big")])
-        events.slot_now(0, 1, np.arange(1 << 10) + 1)
-        subscriber.read_until(lambda index: len(index.blocks) == (1 << 8) + 1)
-        while not events.stats()["upstreams"][0]["cut_replays"]:
-            assert events.stats()["failure"] is None
-            replayed(context, endpoint, 0)  # others are served meanwhile
-        reader.close(0)
-
-
 def test_garbage_on_the_sockets_ends_nothing(context: zmq.Context[Any]) -> None:
     with KvEvents(ANY, ANY, block_size=2) as events:
         for endpoint in events.endpoints[0]:
@@ -472,12 +263,6 @@ def test_endpoints_follow_on_the_next_ports() -> None:
     assert events.endpoints == [(f"tcp://127.0.0.1:{5557 + n}", f"tcp://[::1]:{5657 + n}") for n in range(3)]
     paths = KvEvents("ipc://events", upstreams=2).endpoints
     assert paths == [("ipc://events", None), ("ipc://events.1", None)]
-
-
-def test_replays_on_a_port_of_another_upstream_are_refused() -> None:
-    KvEvents("tcp://127.0.0.1:5557", "tcp://127.0.0.1:5558", upstreams=1)
-    with pytest.raises(ConfigInvalid, match="5558"):
-        KvEvents("tcp://127.0.0.1:5557", "tcp://127.0.0.1:5558", upstreams=2)
 
 
 def test_an_upstream_that_there_is_not() -> None:

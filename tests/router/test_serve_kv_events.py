@@ -6,12 +6,10 @@ from collections.abc import Callable
 from typing import Any
 
 import toktier
+from tests.router.event_sockets import ANY, joined
 from tests.router.served_router import Served
-from tests.router.test_kv_events import ANY, context, joined
 from tests.router.upstream_calls import tokens
 from tests.support.llama_server import LlamaServer
-
-__all__ = ["context"]  # a fixture
 
 BLOCK = 16
 
