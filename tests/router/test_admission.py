@@ -156,7 +156,7 @@ def test_a_large_body_is_not_kept_while_it_waits() -> None:
             if not message["more_body"]:
                 return
 
-    exchange = Exchange(method="POST", body=list(pieces))
+    exchange = Exchange(method="POST", path=b"/v1/completions", body=list(pieces))
 
     async def run() -> None:
         guard = Admission(app, 1, 1, 60)
@@ -208,7 +208,7 @@ def test_no_place_is_lost_whatever_happens_in_whatever_order(steps: list[tuple[s
 def test_those_who_look_how_things_are_do_not_wait() -> None:
     held = Held()
     guard = Admission(held, 0, 0, 60)
-    for path in (b"/health", b"/metrics", b"/toktier/slots"):
+    for path in (b"/", b"/health", b"/metrics", b"/toktier/slots"):
 
         async def run(path: bytes = path) -> None:
             exchange = Exchange(path=path)

@@ -9,6 +9,7 @@ import itertools
 import math
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -51,6 +52,20 @@ def test_d26_one_that_is_not_there_is_replaced_and_told_of(
     with serving("http://127.0.0.1:9") as served:
         assert any("hashed n-grams" in sentence for sentence in served.stats()["missing"])
         assert all(served.complete(text).facts.outcome is Outcome.DONE for text in texts(3))
+
+
+def test_a_server_is_given_the_key_that_upstreams_ask_for(
+    llama: LlamaServer, llama_of_one: LlamaServer, mini: toktier.Tokenizer, embedder: FakeUpstream, tmp_path: Path
+) -> None:
+    key = tmp_path / "key"
+    key.write_text("of-the-upstreams")
+    key.chmod(0o600)
+    named = {"embedding": embedder.url, "embeddings_upstream": embedder.url, "upstream_api_key_file": key}
+    with Served(llama_of_one.url, llama.url, tokenizer=mini, **named) as served:
+        assert served.complete("a text").facts.outcome is Outcome.DONE
+        assert served.post("/v1/embeddings", {"input": "a text"}).status_code == 200
+    assert len(embedder.seen) == 3  # the length of its vectors, a prompt, what the client asked
+    assert {seen.headers["authorization"] for seen in embedder.seen} == {"Bearer of-the-upstreams"}
 
 
 FAILURES: dict[str, Handler] = {

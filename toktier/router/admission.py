@@ -11,7 +11,7 @@ from typing import Final
 
 from toktier.router.refusals import App, Message, Receive, Refusal, Refused, Scope, Send, retry_after
 
-# Answered however many requests run: they are quick, and somebody looks at them because too many run.
+# Answered however many requests run, as `/` is: they are quick, and somebody looks at them because too many run.
 UNLIMITED_PREFIXES: Final = ("/toktier", "/health", "/metrics", "/openapi.json")
 # Of a body that is read before its request is let in, in as many connections as there may be: 114 MiB by default.
 _AT_ONCE: Final = 1 << 18
@@ -43,7 +43,7 @@ class Admission:
         return len(self._waiting)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http" or scope["path"].startswith(self._unlimited):
+        if scope["type"] != "http" or scope["path"] == "/" or scope["path"].startswith(self._unlimited):
             return await self.app(scope, receive, send)
         ahead = _ReadAhead(receive)
         if not await ahead.fill() or not await self._admitted(ahead):

@@ -102,7 +102,7 @@ def _kv_events(settings: ServeSettings) -> KvEvents | None:
 
 def _routes(router: Router, guarded: Guarded) -> FastAPI:
     settings = router.settings
-    embeddings = Embeddings(settings)
+    embeddings = Embeddings(settings, router.upstream_api_key)
 
     @contextlib.asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:

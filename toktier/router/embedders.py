@@ -39,14 +39,14 @@ class OpenEmbedder:
         return self
 
 
-async def open_embedder(settings: ServeSettings) -> OpenEmbedder:
-    """Raises nothing of an embedder's."""
+async def open_embedder(settings: ServeSettings, api_key: str | None) -> OpenEmbedder:
+    """`api_key`: that a server may ask for, as upstreams do. Raises nothing of an embedder's."""
     if settings.embedding == "hashed":
         return _hashed()
     try:
         if settings.embedding_url is None:
             return await _minilm()
-        return await _server(settings.embedding_url)
+        return await _server(settings.embedding_url, api_key)
     except (ToktierError, OSError, httpx.HTTPError, TimeoutError, ValueError) as error:
         said = error.message if isinstance(error, ToktierError) else type(error).__name__
         return _hashed(message(f"prompts are compared by hashed n-grams, not by {settings.embedding}: {said}"))
@@ -66,9 +66,11 @@ async def _minilm() -> OpenEmbedder:
         return OpenEmbedder(of_text, _LOCAL_SECONDS).closes(stack)
 
 
-async def _server(url: str) -> OpenEmbedder:
+async def _server(url: str, api_key: str | None) -> OpenEmbedder:
     """Asked once, for the length of its vectors."""
+    headers = {} if api_key is None else {"authorization": f"Bearer {api_key}"}
     async with contextlib.AsyncExitStack() as stack:
-        client = await stack.enter_async_context(httpx.AsyncClient(trust_env=False, follow_redirects=False))
+        made = httpx.AsyncClient(headers=headers, trust_env=False, follow_redirects=False)
+        client = await stack.enter_async_context(made)
         dims = await dimensions(client, url)
         return OpenEmbedder(EmbeddingServer(client, url, dims), None).closes(stack)

@@ -143,8 +143,8 @@ def _optional(check: Callable[[Any], Any]) -> Callable[[Any], Any]:
 OPTIONS: Final[tuple[Option, ...]] = (
     Option("upstream", "upstreams", "URL", "A llama-server; may be repeated.", _urls, repeats=True),
     Option(
-        "upstream-api-key-file", "upstream_api_key_file", "PATH", "The key that upstreams ask for, on one line.",
-        _optional(_path),
+        "upstream-api-key-file", "upstream_api_key_file", "PATH",
+        "The key that upstreams and embedding servers ask for, on one line.", _optional(_path),
     ),
     Option("family", "family", "FAMILY", "The tokenizer of the model: a pinned family.", _optional(_text)),
     Option(

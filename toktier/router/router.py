@@ -64,7 +64,7 @@ class Router:
         kv_events: KvEvents | None = None,
     ) -> None:
         """Nothing is asked before `start`."""
-        self.settings, self.tokenizer = settings, tokenizer
+        self.settings, self.tokenizer, self.upstream_api_key = settings, tokenizer, upstream_api_key
         self.stats = Stats()
         self.records, self.kv_events = records, kv_events
         self.table = SlotTable(
@@ -106,7 +106,7 @@ class Router:
         """Asks every upstream once, and watches them from then on. One that does not answer is no error, and the
         others do not wait for one that takes its time."""
         if len(self.upstreams) > 1:
-            self._embedder = await open_embedder(self.settings)
+            self._embedder = await open_embedder(self.settings, self.upstream_api_key)
             self._similar = BruteForceIndex(self._embedder.embedder.dims, SIMILAR_PROMPTS)
         probes = [asyncio.create_task(self._probe(upstream)) for upstream in self.upstreams]
         self._watches = [asyncio.create_task(self._watch(*pair)) for pair in zip(self.upstreams, probes, strict=True)]

@@ -27,12 +27,13 @@ if TYPE_CHECKING:
 class Embeddings:
     """What /v1/embeddings asks, where the settings name a server for it."""
 
-    def __init__(self, settings: ServeSettings) -> None:
+    def __init__(self, settings: ServeSettings, api_key: str | None) -> None:
         self._upstream: Upstream | None = None
         if settings.embeddings_upstream is not None:
             self._upstream = Upstream(
                 len(settings.upstreams),
                 settings.embeddings_upstream,
+                api_key=api_key,
                 timeouts=Timeouts(
                     connect=settings.connect_seconds, whole=settings.whole_seconds, idle=settings.idle_seconds
                 ),

@@ -34,15 +34,15 @@ def check_upstreams(settings: ServeSettings, tokenizer: Tokenizer, api_key: str 
     return asyncio.run(_all(settings, tokenizer, api_key))
 
 
-def check_embedder(settings: ServeSettings) -> str | None:
+def check_embedder(settings: ServeSettings, api_key: str | None) -> str | None:
     """Why prompts would not be compared by the embedder that was asked for; None where they are, or none is needed."""
-    return asyncio.run(_embedder_note(settings)) if len(settings.upstreams) > 1 else None
+    return asyncio.run(_embedder_note(settings, api_key)) if len(settings.upstreams) > 1 else None
 
 
-async def _embedder_note(settings: ServeSettings) -> str | None:
+async def _embedder_note(settings: ServeSettings, api_key: str | None) -> str | None:
     from toktier.router.embedders import open_embedder
 
-    embedder = await open_embedder(settings)
+    embedder = await open_embedder(settings, api_key)
     await embedder.close()
     return embedder.note
 

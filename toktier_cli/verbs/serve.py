@@ -99,7 +99,7 @@ def _checked(invocation: Invocation, settings: ServeSettings) -> Result:
     # What refuses to start is refused here. Without records: they begin to write at once, and stop nothing.
     create_app(replace(settings, records=None), tokenizer)
     found = check_upstreams(settings, tokenizer, key)
-    if (note := check_embedder(settings)) is not None:
+    if (note := check_embedder(settings, key)) is not None:
         invocation.warn(note)
     good = all(one.state is UpstreamState.UP for one in found)
     return Result(
