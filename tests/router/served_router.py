@@ -155,6 +155,10 @@ class Served:
         assert not self._thread.is_alive()
         assert kind is not None or self.app.errors.faults == 0
 
+    def until_settled(self) -> None:
+        """Requests that were left are settled when their slots are seen to be idle."""
+        self.until(lambda: not self.in_flight())
+
     def until(self, condition: Callable[[], Any], every: float = 0.002) -> Any:
         """What `condition` gives when it is true, asked again and again; the test fails in the end."""
         deadline = time.monotonic() + SECONDS

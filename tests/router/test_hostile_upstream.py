@@ -139,7 +139,7 @@ def test_a_status_that_http_has_not_is_told_as_one_of_a_broken_upstream(
     answered = served.ask(path, body_of(path))
     assert (answered.status, answered.json["error"]["code"]) == (502, "upstream_broken")
     assert answered.facts.outcome is Outcome.UPSTREAM_BROKEN
-    assert served.in_flight() == 0
+    served.until_settled()
 
 
 @pytest.mark.parametrize("value", [b"text/plain; \xe2\x82\xac", b"text/plain; \xff\xfe", "é".encode()], ids=repr)
@@ -173,7 +173,7 @@ def test_an_error_without_end_is_cut_off(served: Served, fake: FakeUpstream) -> 
     fake.answers["/completion"] = reply(b"x" * MAX_ERROR_BODY, 500)
     answered = served.ask("/completion", {"prompt": A})
     assert (answered.status, len(answered.response.content)) == (500, MAX_ERROR_BODY)
-    assert served.in_flight() == 0
+    served.until_settled()
 
 
 # Ends of streams
@@ -215,7 +215,7 @@ def test_an_answer_that_drips_for_ever_ends(fake: FakeUpstream, mini: toktier.To
         assert facts.outcome is Outcome.TIMED_OUT
         assert response.status_code == (200 if stream else 504)
         assert b"upstream_timeout" in response.content
-        assert served.in_flight() == 0
+        served.until_settled()
         served.until(lambda: fake.ended)
 
 

@@ -17,6 +17,7 @@ import toktier
 from tests.router.upstream_calls import PATIENT, Result, complete, other, run, tokens, with_upstream
 from tests.support.llama_server import LlamaServer
 from toktier.router.agreement import fits
+from toktier.router.ram_cache import LENGTH, RAM_CACHE_ON
 from toktier.router.upstream import Route, Upstream
 from toktier.router.vocabulary import Reuse, UpstreamState
 
@@ -254,6 +255,24 @@ def test_d19_where_no_slot_is_empty_it_is_not_looked_for(llama: LlamaServer) -> 
         assert (await complete(upstream, A, 3)).answer.cached == 99
 
     with_upstream(llama.url, use)
+
+
+@pytest.mark.parametrize(("flags", "note"), [((), None), (("--cache-ram", "64"), RAM_CACHE_ON)], ids=["off", "on"])
+def test_d19_a_router_that_begins_looks_for_it_in_a_slot_that_was_used(
+    start_llama: Callable[..., LlamaServer], flags: tuple[str, ...], note: str | None
+) -> None:
+    """In the one that was used longest ago; and a second trial needs no slot but the one of the first."""
+    server = start_llama("--parallel", "2", *flags)
+    for slot in (1, 0):
+        server.post("/completion", {"prompt": A, "id_slot": slot, "n_predict": 1})
+
+    async def use(upstream: Upstream) -> None:
+        assert list(upstream.notes) == ([] if note is None else [note])
+        assert upstream.keeps_prompts == (note is not None)
+        assert [slot.tokens for slot in await upstream.slots()] == [100, LENGTH]
+
+    with_upstream(server.url, use, may_empty_a_slot=True)
+    with_upstream(server.url, use)
 
 
 def test_d20_embeddings_on_the_same_server_wipe_its_slots(start_llama: Callable[..., LlamaServer]) -> None:

@@ -48,7 +48,7 @@ def test_d14_leaving_a_stream_ends_the_generation(served: Served, llama: LlamaSe
     slots = llama.until_idle()
     assert facts.slot is not None
     assert facts.prompt_tokens < slots[facts.slot]["n_prompt_tokens"] < 1900
-    assert served.in_flight() == 0
+    served.until_settled()
     state, held, sure = served.held()[facts.slot]
     assert state == "known"
     assert facts.prompt_tokens <= sure <= held <= slots[facts.slot]["n_prompt_tokens"]
@@ -106,7 +106,7 @@ def test_d14_leaving_before_an_answer_in_one_piece_ends_the_generation(
         assert (facts.outcome, facts.status, facts.measured) == (Outcome.DISCONNECTED, None, None)
         slots = server.until_idle(every=1.3)
         assert slots[0]["n_prompt_tokens"] < 30_000
-        assert served.in_flight() == 0
+        served.until_settled()
         later = served.complete([*A, 3]) if path != "/v1/chat/completions" else served.chat("Say something.")
         assert later.facts.stale is False
 
@@ -130,7 +130,7 @@ def test_d14_leaving_before_the_first_byte_closes_the_connection_to_the_upstream
                     )
                 )
                 assert served.requests[-1].outcome is Outcome.DISCONNECTED
-                assert served.in_flight() == 0
+                served.until_settled()
                 assert all(sure == 0 for _, _, sure in served.held())
 
 
@@ -144,7 +144,7 @@ def test_d14_leaving_while_the_chat_is_rendered(fake: FakeUpstream, mini: toktie
         served.recorded(lambda: served.requests)
         facts = served.requests[0]
         assert (facts.outcome, facts.upstream, facts.slot) == (Outcome.DISCONNECTED, 0, None)
-        assert served.in_flight() == 0
+        served.until_settled()
 
 
 def asked(fake: FakeUpstream) -> int:
@@ -164,7 +164,7 @@ def test_d14_leaving_the_queue(fake: FakeUpstream, mini: toktier.Tokenizer) -> N
             assert served.stats()["guards"]["queued"] == 0
             assert asked(fake) == 1
         served.until(lambda: served.stats()["guards"]["running"] == 0)
-        assert served.in_flight() == 0
+        served.until_settled()
 
 
 def test_d14_a_client_that_reads_nothing_of_a_stream_that_goes_on_is_let_go(
@@ -181,5 +181,5 @@ def test_d14_a_client_that_reads_nothing_of_a_stream_that_goes_on_is_let_go(
             served.until(lambda: fake.ended == ended + 1)
             served.recorded(lambda: served.requests)
             assert served.requests[0].outcome is Outcome.DISCONNECTED
-        assert served.in_flight() == 0
+        served.until_settled()
         assert served.stats()["guards"]["connections_stalled"] == 1

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from tests.router.upstream_calls import tokens
 from tests.support.llama_server import LlamaServer
 from toktier.errors import ConfigInvalid
 from toktier.router.settings import ServeSettings
+from toktier.router.slotless_routes import MAX_PIECES
 from toktier.router.vocabulary import Outcome
 
 A = tokens(1, 100)
@@ -150,6 +152,36 @@ def test_d20_a_server_that_generates_is_not_taken_for_embeddings(llama: LlamaSer
         ServeSettings(upstreams=(llama.url,), embeddings_upstream=llama.url)
     assert caught.value.remedy is not None
     assert "--embeddings" in caught.value.remedy
+
+
+def test_pieces_of_a_long_text_are_made_beside_the_loop_and_of_a_longer_one_refused(
+    fake: FakeUpstream, mini: toktier.Tokenizer
+) -> None:
+    with Served(fake.url, tokenizer=mini) as served:
+        for text in ("a few words", "many words " * 5000):  # of these the second is not for the loop
+            ids = mini.encode(text, add_special_tokens=False).ids
+            tokens = served.post("/tokenize", {"content": text, "with_pieces": True}).json()["tokens"]
+            assert [token["id"] for token in tokens] == ids
+            assert "".join(token["piece"] for token in tokens) == text
+            assert served.post("/tokenize", {"content": text}).json()["tokens"] == ids
+        long = "a b " * (MAX_PIECES // 2)
+        refused = served.post("/tokenize", {"content": long, "with_pieces": True})
+        assert (refused.status_code, refused.json()["error"]["param"]) == (400, "with_pieces")
+        assert len(served.post("/tokenize", {"content": long}).json()["tokens"]) > MAX_PIECES
+
+
+def test_a_client_that_goes_away_while_it_sends_is_no_fault_and_is_refused_nothing(
+    fake: FakeUpstream, mini: toktier.Tokenizer
+) -> None:
+    with Served(fake.url, tokenizer=mini) as served:
+        for path in ("/v1/completions", "/tokenize", "/v1/embeddings"):
+            with socket.create_connection(("127.0.0.1", httpx.URL(served.url).port)) as client:
+                head = f"POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
+                client.sendall(f"{head}content-length: 4000000\r\n\r\n".encode() + b" " * 400_000)
+                served.until(lambda: served.app.counters()["running"] == 1)
+            served.until(lambda: served.app.counters()["running"] == 0)
+        assert served.app.counters()["faults"] == 0
+        assert not any(served.stats()["refused"].values())
 
 
 # D28

@@ -15,6 +15,7 @@ from tests.router.record_files import PATIENCE
 from tests.router.served_router import ROUTES, Served
 from tests.router.upstream_calls import tokens
 from tests.support.llama_server import LlamaServer
+from toktier.router.ram_cache import RAM_CACHE_UNSEEN
 from toktier.router.router import LOG
 from toktier.router.vocabulary import Choice, Outcome, Reuse
 
@@ -89,7 +90,7 @@ def test_d17_a_server_that_dies_during_a_stream_is_told_of_in_an_event(
         served.recorded(lambda: served.requests)
         facts = served.requests[0]
         assert (facts.outcome, facts.status, facts.measured) == (Outcome.UPSTREAM_LOST, 200, None)
-        assert served.in_flight() == 0
+        served.until_settled()
         refused = served.post(path, body_of(path))
         assert (refused.status_code, refused.json()["error"]["code"]) == (503, "no_upstream")
         assert int(refused.headers["retry-after"]) >= 1
@@ -113,7 +114,7 @@ def test_d17_a_server_that_dies_before_an_answer_in_one_piece(
         assert b"retry-after: " in answer.lower()
         served.recorded(lambda: served.requests)
         assert (served.requests[0].outcome, served.requests[0].status) == (Outcome.UPSTREAM_LOST, None)
-        assert served.in_flight() == 0
+        served.until_settled()
 
 
 def test_d17_another_model_on_the_same_port_gets_no_request(fake: FakeUpstream, mini: toktier.Tokenizer) -> None:
@@ -156,7 +157,7 @@ def test_the_log_has_one_line_for_each_state_that_an_upstream_is_found_in(
     said = [(r.levelname, r.getMessage().removeprefix(where)) for r in caplog.records if where in r.getMessage()]
     assert said == [
         ("WARNING", "down: ended the connection"),
-        ("WARNING", "up"),
+        ("WARNING", f"up: {RAM_CACHE_UNSEEN}"),  # it answers no trial
         ("WARNING", "down: ended the connection"),
     ]
 
@@ -234,7 +235,7 @@ def test_where_both_are_lost_the_client_is_told_once_and_one_record_is_kept(
         assert (answered.status, answered.json["error"]["code"]) == (503, "no_upstream")
         assert answered.facts.outcome is Outcome.UPSTREAM_LOST
         assert len(served.requests) == 1
-        assert served.in_flight() == 0
+        served.until_settled()
 
 
 def test_where_the_other_one_is_down_the_loss_of_the_first_is_told(fake: FakeUpstream, mini: toktier.Tokenizer) -> None:
@@ -260,7 +261,7 @@ def test_an_upstream_that_is_silent_for_too_long(
         assert (answered.status, answered.json["error"]["code"]) == (504, "upstream_timeout")
         assert answered.facts.outcome is Outcome.TIMED_OUT
         served.until(lambda: fake.ended > ended)
-        assert served.in_flight() == 0
+        served.until_settled()
         assert all(sure == 0 for _, _, sure in served.held())  # it may still run there
 
 
@@ -293,7 +294,7 @@ def test_an_upstream_that_is_broken_costs_one_request(fake: FakeUpstream, mini: 
             assert (answered.status, answered.json["error"]["code"]) == (502, "upstream_broken")
         assert answered.facts.outcome is Outcome.UPSTREAM_BROKEN
         assert answered.facts.measured is None
-        assert served.in_flight() == 0
+        served.until_settled()
         fake.answers["/completion"] = reply(completed(0, 100, 0))
         assert served.complete(A).facts.outcome is Outcome.DONE
 

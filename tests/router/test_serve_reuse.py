@@ -204,7 +204,7 @@ def test_d9_of_candidates_within_five_percent_the_longer_one_is_taken(
             angle = {12: -np.arccos(0.85), 40: np.arccos(0.85 * cosine), 20: 0.0}[len(prompt.ids)]
             return np.array([np.cos(angle), np.sin(angle)], dtype=np.float32)
 
-    async def fixed(_: object) -> OpenEmbedder:
+    async def fixed(*_: object) -> OpenEmbedder:
         return OpenEmbedder(Fixed(), None)
 
     monkeypatch.setattr("toktier.router.router.open_embedder", fixed)

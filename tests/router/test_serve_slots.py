@@ -50,7 +50,7 @@ def test_d11_a_slot_that_is_none_teaches_nothing(fake: FakeUpstream, mini: tokti
         answered = served.complete(A)
         assert answered.facts.outcome is Outcome.DONE
         assert all(tokens == 0 for _, tokens, _ in served.held())
-        assert served.in_flight() == 0
+        served.until_settled()
 
 
 def test_d11_a_server_that_has_fewer_slots_since_it_was_restarted(
@@ -113,7 +113,7 @@ def test_d12_d13_where_there_is_one_slot_the_second_waits_and_both_are_answered(
         assert waited.counts == (300, 1)
         assert (waited.facts.predicted, waited.facts.measured, waited.facts.stale) == (300, 300, False)
         assert waited.facts.choice is Choice.EXACT
-        assert served.in_flight() == 0
+        served.until_settled()
         assert served.held() == [("known", 308, 308)]
 
 
@@ -163,7 +163,7 @@ def test_d12_many_at_once_are_all_answered(llama_of_two: LlamaServer, mini: tokt
         assert all(one.facts.outcome is Outcome.DONE for one in answers)
         assert all(sum(one.counts) == 301 for one in answers)
         assert sum(one.facts.stale for one in answers) == 0
-        assert served.in_flight() == 0
+        served.until_settled()
         assert served.stats()["requests"] == 12
 
 

@@ -70,7 +70,7 @@ def test_a_request_without_a_slot_leaves_no_false_knowledge(
     assert facts.outcome is (Outcome.DONE if answered.status == 200 else Outcome.REFUSED_UPSTREAM)
     assert (facts.predicted, facts.stale) == (0, False)
     assert served.stats()["unrouted"][why.value] == 1
-    assert served.in_flight() == 0
+    served.until_settled()
     # What is thought to be sure is there: every slot's count agrees, or nothing is said of it. (The direct request of
     # this test took a slot behind the router's back, which the audit of a health check finds.)
     served.call(lambda: served.router._probe(served.router.upstreams[0]))
@@ -99,7 +99,7 @@ def test_what_ran_beside_it_is_not_forgotten_and_not_believed_too_much(served: S
             else:
                 jobs.append(pool.submit(served.complete, [*tokens(10 + number % 4, 60), number]))
         assert all(job.result(SECONDS).status == 200 for job in jobs)
-    assert served.in_flight() == 0
+    served.until_settled()
     assert served.stats()["unrouted"]["several_prompts"] == 8
     assert served.stats()["outcome"]["done"] == 24
 

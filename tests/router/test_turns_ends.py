@@ -13,6 +13,7 @@ from toktier.errors import UpstreamLost
 from toktier.router.decide import Decision
 from toktier.router.refusals import Refused
 from toktier.router.reservations import Reservation
+from toktier.router.slot_view import View
 from toktier.router.token_ids import as_ids
 from toktier.router.turns import Request
 
@@ -112,6 +113,34 @@ def test_an_upstream_that_is_lost_may_be_back_before_those_who_wait_are_refused(
         desk.turns.look()
         await settled()
         assert (desk.tasks["b"].result() is not None) == back
+
+    run(scene)
+
+
+def test_while_requests_run_elsewhere_an_upstream_that_is_gone_is_gone() -> None:
+    """One that may not go to the other one, which is busy all the time, is told."""
+
+    async def scene() -> None:
+        desk = Desk()
+        await desk.ask("a", unrelated(1, 100))
+        desk.table.open_upstream(1, 2, 1 << 14)
+        busy = desk.table.reserve(1, 0, unrelated(3, 100))
+
+        def views() -> list[View]:
+            return [view for view in desk.table.views(unrelated(2, 100)) if view.upstream == 0]
+
+        def reserve(_: object) -> Reservation:
+            raise AssertionError("it has a turn")
+
+        waiting = asyncio.create_task(desk.turns.take(Request(unrelated(2, 100), views, reserve, lambda _: False)))
+        await settled()
+        desk.table.set_usable(0, False)
+        await desk.end("a")
+        desk.table.clock.now += 2.1
+        desk.turns.look()
+        await settled()
+        assert waiting.result() is None
+        assert not busy.settled
 
     run(scene)
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import httpx
 import pytest
 
-from tests.router.fake_upstream import FakeUpstream, Seen, fake_upstream, forever, raw, reply, stream
+from tests.router.fake_upstream import FakeUpstream, Handler, Seen, fake_upstream, forever, raw, reply, stream
 from toktier.errors import ToktierError, UpstreamBroken, UpstreamLost, UpstreamRefused, UpstreamSilent
 from toktier.router.upstream import Bounds, Route, Timeouts, Upstream
 from toktier.router.vocabulary import UpstreamState
@@ -301,6 +303,47 @@ def test_a_difference_that_admission_finds_refuses_the_process_until_there_is_an
         assert asked == [1, 2]
 
     with_fake(use, probe=False, admission=admission)
+
+
+@pytest.mark.parametrize("path", ["/health", "/props", "/slots"])
+@pytest.mark.parametrize("answer", [raw(), reply({}, 503), reply(b"<html>", 502)], ids=["lost", "503", "502"])
+def test_what_admission_said_holds_whatever_one_probe_met(answer: Handler, path: str) -> None:
+    """Of two servers, the one that fits is used again, and the one that does not is not; neither is asked again."""
+    asked: list[int] = []
+
+    async def use(fake: FakeUpstream, upstream: Upstream, after: UpstreamState) -> None:
+        assert await upstream.probe() is after
+        for _ in range(2):
+            fake.answers[path] = answer
+            assert await upstream.probe() is not UpstreamState.UP
+            del fake.answers[path]
+            assert await upstream.probe() is after
+        assert (asked, upstream.epoch) == ([1], 1)
+        asked.clear()
+
+    for found, after in (([], UpstreamState.UP), (["it is of another family"], UpstreamState.REFUSED)):
+
+        async def admission(upstream: Upstream, found: list[str] = found) -> list[str]:
+            asked.append(upstream.epoch)
+            return found
+
+        with_fake(partial(use, after=after), probe=False, admission=admission)
+
+
+def test_one_that_does_not_tell_of_its_slots_in_time_is_slow_and_not_lost() -> None:
+    """Between two batches of a long prompt, nobody is told."""
+
+    async def use(fake: FakeUpstream, upstream: Upstream) -> None:
+        fake.answers["/slots"] = raw(then=forever)
+        upstream.timeouts = replace(upstream.timeouts, question=0.2)
+        assert await upstream.probe() is UpstreamState.UP
+        assert (upstream.standing.slots, upstream.epoch) == ([], 1)
+        del fake.answers["/slots"]
+        upstream.timeouts = replace(upstream.timeouts, question=180.0)
+        assert await upstream.probe() is UpstreamState.UP
+        assert len(upstream.standing.slots) == fake.total_slots
+
+    with_fake(use)
 
 
 def test_an_admission_that_fails_is_made_again() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -53,6 +54,7 @@ def test_a_loss_is_a_restart_where_processes_have_no_name_and_none_where_they_ha
         assert standing.state is UpstreamState.DOWN
         assert standing.answered(facts, SLOTS) is (epochs == 2)
         assert standing.epoch == epochs
+        standing.admitted(facts)
         assert not standing.answered(facts, SLOTS)
 
 
@@ -81,6 +83,46 @@ def test_one_that_is_refused_stays_so_until_it_is_another() -> None:
     standing.refused("another family")
     assert not standing.answered(FACTS, SLOTS)
     assert (standing.state, standing.why) == (UpstreamState.REFUSED, "another family")
+
+
+DISTURBANCES: dict[str, Callable[[Standing], None]] = {
+    "silent": lambda standing: standing.lost("it was silent"),
+    "loading": Standing.loading,
+    "a wrong answer": lambda standing: standing.unusable("no JSON"),
+}
+
+
+@pytest.mark.parametrize("disturbed", DISTURBANCES.values(), ids=DISTURBANCES)
+def test_law_whatever_came_between_a_process_is_what_its_admission_said(disturbed: Callable[[Standing], None]) -> None:
+    """One that was refused is not used because it could not be reached, nor is one lost that answered wrongly once."""
+    used, refused = admitted(FACTS), admitted(FACTS)
+    refused.refused("another family")
+    for _ in range(3):
+        for standing in (used, refused):
+            disturbed(standing)
+            assert standing.state is not UpstreamState.UP
+            assert not standing.answered(FACTS, SLOTS)
+        assert (used.state, used.why, used.epoch) == (UpstreamState.UP, None, 1)
+        assert (refused.state, refused.why) == (UpstreamState.REFUSED, "another family")
+    assert refused.answered(replace(FACTS, process="<b>"), SLOTS)
+
+
+def test_a_process_that_was_not_judged_to_the_end_is_judged_again_and_is_no_other() -> None:
+    standing = Standing()
+    for _ in range(3):
+        assert standing.answered(FACTS, SLOTS)
+        assert (standing.state, standing.epoch) == (UpstreamState.DOWN, 1)
+        standing.lost("it was silent")
+    assert standing.answered(FACTS, SLOTS)
+    standing.admitted(FACTS)
+    assert (standing.state, standing.epoch) == (UpstreamState.UP, 1)
+
+
+def test_slots_that_were_not_told_are_compared_with_the_next_that_are() -> None:
+    standing = admitted(OLDER)
+    assert not standing.answered(OLDER, None)
+    assert (standing.state, standing.slots) == (UpstreamState.UP, [])
+    assert standing.answered(OLDER, [replace(slot, id_task=1) for slot in SLOTS])
 
 
 def test_notes_are_printable_told_once_and_bounded() -> None:

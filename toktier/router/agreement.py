@@ -160,7 +160,7 @@ class Agreement:
 
     async def _compared(self, text: str) -> tuple[TokenIds, bool]:
         """toktier's IDs of a rendered prompt, and whether they are the upstream's."""
-        cuts = self._cuts(text)
+        cuts = self._cuts(text) if len(text) < OFF_LOOP_BYTES else await asyncio.to_thread(self._cuts, text)
         known = self._longest_known(cuts)
         if known is not None:
             index, count, added = known
@@ -203,7 +203,8 @@ class Agreement:
             return None
 
     def _cuts(self, text: str) -> list[tuple[int, bytes]]:
-        """Where each boundary token begins, and the digest of all up to its end."""
+        """Where each boundary token begins, and the digest of all up to its end. Of a text with more than can be known
+        none: it is no chat."""
         if self._boundary is None:
             return []
         state, done, cuts = hashlib.blake2b(digest_size=DIGEST_BYTES), 0, []
@@ -211,6 +212,8 @@ class Agreement:
             state.update(text[done : match.end()].encode("utf-8", "surrogatepass"))
             done = match.end()
             cuts.append((match.start(), state.copy().digest()))
+            if len(cuts) > 2 * MAX_KNOWN:
+                return []
         return cuts
 
     def _longest_known(self, cuts: list[tuple[int, bytes]]) -> tuple[int, int, Added] | None:

@@ -6,6 +6,7 @@ Bodies are read here as bytes and understood in `bodies`; whatever a route raise
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import functools
 import time
@@ -17,6 +18,7 @@ from toktier.router.distributions import missing
 try:
     import orjson
     from fastapi import FastAPI, Request
+    from starlette.requests import ClientDisconnect
     from starlette.responses import Response
 except ImportError:
     raise missing("fastapi") from None
@@ -76,6 +78,12 @@ def create_app(settings: ServeSettings, tokenizer: Tokenizer) -> RouterApp:
     return RouterApp(router, settings)
 
 
+async def _left(request: Request, _: Exception) -> Response:
+    """A client went away while it sent its body: that is nobody's fault, and nobody reads this."""
+    request.scope["state"][RECORDED] = True
+    return Response(status_code=400)
+
+
 def _records(settings: ServeSettings) -> Records | None:
     if settings.records is None:
         return None
@@ -125,7 +133,7 @@ def _routes(router: Router, guarded: Guarded) -> FastAPI:
         redoc_url=None,
         redirect_slashes=False,
         lifespan=lifespan,
-        exception_handlers=exception_handlers(),
+        exception_handlers={**exception_handlers(), ClientDisconnect: _left},
     )
 
     def exchanges(
@@ -186,7 +194,10 @@ def _routes(router: Router, guarded: Guarded) -> FastAPI:
     )
     async def tokenize(request: Request) -> Response:
         """Token IDs, by toktier itself."""
-        return Response(tokens_document(router, read_tokenize(await request.body())), media_type=_JSON)
+        asked = read_tokenize(await request.body())
+        if asked.is_short:
+            return Response(tokens_document(router, asked), media_type=_JSON)
+        return Response(await asyncio.to_thread(tokens_document, router, asked), media_type=_JSON)
 
     @api.get(
         "/v1/models",

@@ -122,6 +122,11 @@ class TokenizeRequest:
     parse_special: bool
     with_pieces: bool
 
+    @property
+    def is_short(self) -> bool:
+        """Whether it is answered within milliseconds."""
+        return sum(map(len, self.content)) < (OFF_LOOP_BYTES >> 6 if self.with_pieces else OFF_LOOP_BYTES)
+
 
 def read_completion(body: bytes, native: bool) -> CompletionRequest:
     """Raises RequestInvalid."""

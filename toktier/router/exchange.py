@@ -12,6 +12,7 @@ import logging
 import time
 from collections.abc import AsyncIterator, MutableMapping, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import anyio
@@ -201,14 +202,27 @@ class Exchange(Response):
 
     @asynccontextmanager
     async def _settling(self, upstream: Upstream, reservation: Reservation) -> AsyncIterator[None]:
-        lost = False
+        lost = left = False
         try:
             yield
         except UpstreamLost:
             lost = True
             raise
+        except BaseException:
+            left = self._may_run_on()
+            raise
         finally:
-            self._settle(upstream, reservation, lost)
+            settle = partial(self._settle, upstream, reservation, lost)
+            if left:
+                self._router.settle_later(upstream, reservation, settle, stream=self._request.stream)
+            else:
+                settle()
+
+    def _may_run_on(self) -> bool:
+        """Whether the upstream may still work for this request, which nobody waits for any more."""
+        answer = self._seen()
+        has_ended = answer is not None and (answer.finished or answer.error is not None)
+        return self._unrouted is None and self._status in (None, 200) and not has_ended
 
     def _settle(self, upstream: Upstream, reservation: Reservation, lost: bool) -> None:
         answer = self._seen()

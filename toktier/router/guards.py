@@ -16,6 +16,7 @@ import os
 import time
 from collections import Counter
 from collections.abc import Collection
+from dataclasses import dataclass, field
 from typing import Final
 
 from toktier.errors import ToktierError
@@ -63,17 +64,31 @@ class RequestIds:
         return await self.app(scope, receive, marked)
 
 
+@dataclass(slots=True)
+class ErrorTally:
+    """`refused`: requests by code of the refusal, of the other guards too. `faults`: those that nobody foresaw."""
+
+    refused: Counter[Refusal] = field(default_factory=Counter)
+    faults: int = 0
+
+
 class Errors:
     """Answers what an app raises, with one line in the log: the code, the kind and the place of it, no message of it
     and no trace. An answer that has begun is cut off, so that no client takes it for whole. Refuses what is no HTTP.
-
-    `refused`: requests by code of the refusal, of the other guards too. `faults`: those that nobody foresaw.
     """
 
-    def __init__(self, app: App, *, access_log: bool = False) -> None:
+    def __init__(self, app: App, tally: ErrorTally | None = None, *, access_log: bool = False) -> None:
+        """`tally`: where it counts, which another may do too."""
         self.app, self._access_log = app, access_log
-        self.refused: Counter[Refusal] = Counter()
-        self.faults = 0
+        self._tally = ErrorTally() if tally is None else tally
+
+    @property
+    def refused(self) -> Counter[Refusal]:
+        return self._tally.refused
+
+    @property
+    def faults(self) -> int:
+        return self._tally.faults
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "websocket":
@@ -113,7 +128,7 @@ class Errors:
         elif isinstance(error, ToktierError) and as_refused(error)[0] < 500:
             LOG.info("%s refused: %s", name, error.code)
         else:
-            self.faults += 1
+            self._tally.faults += 1
             code = error.code if isinstance(error, ToktierError) else "INTERNAL"
             LOG.error("%s failed: %s, %s at %s", name, code, type(error).__name__, _place(error), exc_info=error)
 
@@ -211,10 +226,11 @@ class Guarded:
         self.admission = Admission(app, settings.max_concurrent, settings.max_queued, settings.queue_seconds)
         self.body = BodyLimit(self.admission, settings.max_body_bytes, settings.body_seconds)
         inner: App = KeysRequired(self.body, keys, open_paths)
-        if settings.allowed_origins:
-            inner = _with_cors(inner, settings.allowed_origins)
+        tally = ErrorTally()
+        if settings.allowed_origins:  # a page of one of them may read why it was refused
+            inner = _with_cors(Errors(inner, tally), settings.allowed_origins)
         known = KnownHosts(inner, hosts, settings.allowed_origins)
-        self.errors = Errors(PlainRequests(known), access_log=settings.access_log)
+        self.errors = Errors(PlainRequests(known), tally, access_log=settings.access_log)
         self.connections = ConnectionTally()
         self._app = RequestIds(self.errors)
 

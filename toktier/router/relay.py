@@ -255,6 +255,10 @@ class _Gathered:
         """Whether these IDs follow those before. `count`: how many there are up to here, as the upstream says."""
         if not tokens or self._gap:
             return False
+        if type(tokens) is not list:
+            self.note("generated tokens that are no IDs")
+            self._ids_are_ids = False
+            return True
         if type(count) is not int:
             self._counted = False
         elif count != len(self._ids) + len(tokens):

@@ -25,6 +25,7 @@ from toktier.router.candidates import BruteForceIndex, Candidate
 from toktier.router.decide import Decision, decide
 from toktier.router.embedders import OpenEmbedder, open_embedder
 from toktier.router.embedding import Prompt
+from toktier.router.left_requests import LeftRequests
 from toktier.router.prompts import Prepared
 from toktier.router.refusals import UPSTREAM_RETRY_SECONDS, Refusal, Refused, retry_after
 from toktier.router.relay import Answer
@@ -88,6 +89,7 @@ class Router:
                 timeouts=timeouts,
                 bounds=bounds,
                 admission=self._admit,
+                may_empty_a_slot=True,
             )
             for index, url in enumerate(settings.upstreams)
         ]
@@ -99,6 +101,7 @@ class Router:
         self._embedder: OpenEmbedder | None = None
         self._similar: BruteForceIndex[tuple[int, int]] | None = None
         self._watches: list[asyncio.Task[None]] = []
+        self._left = LeftRequests(self.table)
 
     # Life
 
@@ -117,6 +120,7 @@ class Router:
         for watch in self._watches:
             watch.cancel()
         await asyncio.gather(*self._watches, return_exceptions=True)
+        await self._left.close()
         for upstream in self.upstreams:
             await upstream.close()
         if self._embedder is not None:
@@ -241,6 +245,12 @@ class Router:
         if self._similar is not None and vector is not None and taken is not None:
             self._similar.add(taken.decision.place, vector, len(prepared.ids))
         return taken
+
+    def settle_later(
+        self, upstream: Upstream, reservation: Reservation, settle: Callable[[], None], *, stream: bool
+    ) -> None:
+        """Of a request that was left before its end: when its slot is seen to be idle."""
+        self._left.add(upstream, reservation, settle, stream=stream)
 
     def release(self, reservation: Reservation) -> None:
         """Of a request that does not go up after all."""

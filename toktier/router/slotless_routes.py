@@ -7,7 +7,7 @@ toktier's, in llama-server's format. Not here: completions (`exchange`).
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import orjson
@@ -22,6 +22,9 @@ from toktier.router.vocabulary import UpstreamState
 if TYPE_CHECKING:
     from toktier.router.router import Router
     from toktier.router.settings import ServeSettings
+
+
+MAX_PIECES: Final = 131_072  # tokens of a text whose pieces are asked for: 60 MB while they are written
 
 
 class Embeddings:
@@ -104,7 +107,7 @@ async def models_document(router: Router) -> bytes:
 
 
 def tokens_document(router: Router, request: TokenizeRequest) -> bytes:
-    """The answer to /tokenize. Raises InvalidText."""
+    """The answer to /tokenize; not for the event loop, where the text is long. Raises InvalidText, Refused."""
     tokenizer = router.tokenizer
     parts: list[np.ndarray[Any, np.dtype[np.uint32]]] = []
     for index, part in enumerate(request.content):
@@ -117,7 +120,15 @@ def tokens_document(router: Router, request: TokenizeRequest) -> bytes:
     ids = np.concatenate(parts) if parts else np.empty(0, dtype=np.uint32)
     if not request.with_pieces:
         return orjson.dumps({"tokens": ids}, option=orjson.OPT_SERIALIZE_NUMPY)
-    return orjson.dumps({"tokens": [{"id": one, "piece": _piece(router, one)} for one in ids.tolist()]})
+    if len(ids) > MAX_PIECES:
+        raise Refused(
+            Refusal.BAD_REQUEST,
+            f"the text has {len(ids):,} tokens: expected up to {MAX_PIECES:,} with pieces",
+            param="with_pieces",
+            remedy="ask in parts, or without with_pieces",
+        )
+    pieces = {one: _piece(router, one) for one in np.unique(ids).tolist()}
+    return orjson.dumps({"tokens": [{"id": one, "piece": pieces[one]} for one in ids.tolist()]})
 
 
 def _piece(router: Router, token: int) -> str:

@@ -147,9 +147,10 @@ class SlotTable:
             slot.may_be_free(now, upstream.rates.stalled_seconds) for upstream in usable for slot in upstream.slots
         )
 
-    def is_busy(self) -> bool:
-        """Whether anything is in flight, on upstreams that are not usable too."""
-        return any(slot.in_flight for upstream in self._upstreams.values() for slot in upstream.slots)
+    def is_slow(self) -> bool:
+        """Whether anything is in flight on an upstream that is not usable: it may be back at once."""
+        unusable = (upstream for upstream in self._upstreams.values() if not upstream.usable)
+        return any(slot.in_flight for upstream in unusable for slot in upstream.slots)
 
     def _wait(self, slot: Slot, upstream: _Upstream, now: float) -> float:
         total = 0.0

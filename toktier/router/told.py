@@ -9,7 +9,6 @@ import logging
 from collections.abc import Mapping
 from typing import Final
 
-from toktier.router.ram_cache import RAM_CACHE_UNSEEN
 from toktier.router.upstream import Upstream
 from toktier.router.vocabulary import UpstreamState
 
@@ -27,7 +26,7 @@ class Told:
         if now == told:
             return
         self._upstreams[upstream.index] = now
-        notes = [note for note in upstream.notes if note != RAM_CACHE_UNSEEN]  # which is no fault
+        notes = upstream.notes
         is_expected = told is None and upstream.state is UpstreamState.UP and not notes  # as it should be: no news
         is_anew = told is not None and upstream.state is UpstreamState.UP and upstream.epoch > told[1] > 0
         LOG.log(

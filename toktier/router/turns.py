@@ -217,7 +217,7 @@ class Turns:
             views = waiting.request.views()
             if not views:
                 waiting.lost = now if waiting.lost is None else waiting.lost
-                if now - waiting.lost < LOST_SECONDS or self._table.is_busy():
+                if now - waiting.lost < LOST_SECONDS or self._table.is_slow():
                     continue
                 self._end(waiting, None)
                 return True

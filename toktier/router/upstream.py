@@ -22,7 +22,7 @@ import orjson
 from toktier.errors import ToktierError, UpstreamBroken, UpstreamLost, UpstreamRefused, UpstreamSilent
 from toktier.labels import shown
 from toktier.router.addresses import server_url
-from toktier.router.ram_cache import RAM_CACHE_ON, ram_cache_note
+from toktier.router.ram_cache import RAM_CACHE_ON, RAM_CACHE_UNSEEN, ram_cache_note
 from toktier.router.transport import Head, Reply, Transport, head
 from toktier.router.upstream_facts import (
     SlotReport,
@@ -151,9 +151,10 @@ class Upstream:
         bounds: Bounds | None = None,
         admission: Callable[[Upstream], Awaitable[list[str]]] | None = None,
         transport: Transport | None = None,
+        may_empty_a_slot: bool = False,
     ) -> None:
         """`index`: its number among the upstreams. `url`: as `addresses.server_url` takes it, which raises ValueError.
-        `transport`: for tests."""
+        `transport`: for tests. `may_empty_a_slot`: for a trial, at the admission of a process that was used before."""
         self.index = index
         self.url = server_url(url)
         self.timeouts = timeouts or Timeouts()
@@ -161,6 +162,9 @@ class Upstream:
         self.standing = Standing()
         self.keeps_prompts = False  # in the host's memory: requests may not be pinned to its slots
         self._admission = admission
+        self._may_empty_a_slot = may_empty_a_slot
+        self._tried: str | None = None  # the process of which `_ram_cache` was seen
+        self._ram_cache: str | None = None
         self._probing = asyncio.Lock()
         self._suspected = asyncio.Event()
         self._headers = {"accept": "*/*", "accept-encoding": "identity", "user-agent": "toktier"}
@@ -232,34 +236,35 @@ class Upstream:
         if status != 200:
             raise _refusal("/health", status, body)
         facts = read_facts(await self._answer("GET", "/props"))
-        slots: list[SlotReport] = []
+        slots: list[SlotReport] | None = []
         if facts.shows_slots:
-            status, body = await self._ask("GET", "/slots")
+            try:
+                status, body = await self._ask("GET", "/slots")
+            except UpstreamSilent:  # it answers this one between two batches alone, which may take a CPU a minute
+                status, body, slots = 0, b"", None
             if status == 200:
                 slots = read_slots(body, facts.total_slots)
             elif status in (404, 501):
                 facts = replace(facts, shows_slots=False)
-            else:
+            elif slots is not None:
                 raise _refusal("/slots", status, body)
-        if not self.standing.answered(facts, slots):
-            if self.state in (UpstreamState.DOWN, UpstreamState.LOADING):
-                self.standing.back()
-            return
-        try:
+        if self.standing.answered(facts, slots):
             await self._admit(facts)
-        except ToktierError:
-            self.standing.forget()  # admitted by halves is not admitted
-            raise
 
     async def _admit(self, facts: UpstreamFacts) -> None:
+        """Whatever ends this before a verdict, the next answer is judged anew."""
         facts = replace(facts, n_vocab=read_vocabulary_size(await self._answer("GET", "/v1/models")))
         self.standing.facts = facts
         if not facts.shows_slots:
             self.standing.note("it does not show its slots (--no-slots): what they hold cannot be compared")
         self.keeps_prompts = False
-        if (note := await ram_cache_note(self)) is not None:
-            self.keeps_prompts = note == RAM_CACHE_ON
-            self.standing.note(note)
+        if facts.process is None or facts.process != self._tried:  # what was seen of a process holds while it lives
+            self._tried, self._ram_cache = facts.process, await ram_cache_note(self, in_any=self._may_empty_a_slot)
+            if self._ram_cache == RAM_CACHE_UNSEEN:
+                self._tried = None
+        if self._ram_cache is not None:
+            self.keeps_prompts = self._ram_cache == RAM_CACHE_ON
+            self.standing.note(self._ram_cache)
         differences = [] if self._admission is None else await self._admission(self)
         if differences:
             self.standing.refused(differences[0])

@@ -1,8 +1,9 @@
 """Whether an upstream is used, and its epoch: the number of the life of its process, as far as it can be told.
 
-What was known of slots holds within one epoch. A llama-server of today draws a random marker when it starts, which
-tells a lost connection from a restart; of an older one every loss is taken for a restart, and so are slots that have
-gone back. Pure: who asks, and when, is in `upstream`.
+What was known of slots holds within one epoch, and so does what its admission came to, however often it could not be
+reached meanwhile. A llama-server of today draws a random marker when it starts, which tells a lost connection from a
+restart; of an older one every loss is taken for a restart, and so are slots that have gone back. Pure: who asks, and
+when, is in `upstream`.
 """
 
 from __future__ import annotations
@@ -27,7 +28,10 @@ class Standing:
         self.notes: list[str] = []
         self.facts: UpstreamFacts | None = None
         self.slots: list[SlotReport] = []
+        self._is_admitted = False
+        self._refusal: str | None = None
         self._was_lost = False
+        self._last_told: list[SlotReport] = []
 
     def lost(self, why: str) -> None:
         """It does not answer, or a connection to it ended too early."""
@@ -40,6 +44,7 @@ class Standing:
 
     def refused(self, why: str) -> None:
         """It may not be used, until it is another process."""
+        self._is_admitted, self._refusal = False, why
         self._set(UpstreamState.REFUSED, why)
 
     def unusable(self, why: str) -> None:
@@ -47,29 +52,30 @@ class Standing:
         self._was_lost = True
         self._set(UpstreamState.REFUSED, why)
 
-    def answered(self, facts: UpstreamFacts, slots: Sequence[SlotReport]) -> bool:
-        """It answers. Whether this is another process, or one of which nothing was known: it has to be admitted."""
-        if not self._is_another(facts, slots):
-            self._was_lost = False
-            self.slots = list(slots)
-            return False
-        self.epoch += 1
-        self.facts, self.slots, self.notes = facts, list(slots), []
+    def answered(self, facts: UpstreamFacts, slots: Sequence[SlotReport] | None) -> bool:
+        """It answers. `slots` None: it did not tell of them, as one that is busy. Whether it has to be admitted:
+        another process, or one that was not judged to the end. Another is as before again: used, or refused."""
+        is_another = self._is_another(facts, slots or ())
         self._was_lost = False
-        self._set(UpstreamState.DOWN, "it is being asked whether it may be used")
-        return True
+        self.slots = list(slots or ())
+        if slots is not None or is_another:
+            self._last_told = self.slots
+        if not is_another and self._is_admitted:
+            self._set(UpstreamState.UP, None)
+        elif not is_another and self._refusal is not None:
+            self._set(UpstreamState.REFUSED, self._refusal)
+        else:
+            self.epoch += is_another
+            self.facts, self.notes = facts, []
+            self._is_admitted, self._refusal = False, None
+            self._set(UpstreamState.DOWN, "it is being asked whether it may be used")
+            return True
+        return False
 
     def admitted(self, facts: UpstreamFacts) -> None:
         self.facts = facts
+        self._is_admitted, self._refusal = True, None
         self._set(UpstreamState.UP, None)
-
-    def back(self) -> None:
-        """The same process as before answers again."""
-        self._set(UpstreamState.UP, None)
-
-    def forget(self) -> None:
-        """The next answer counts as one of another process."""
-        self.facts = None
 
     def note(self, what: str) -> None:
         what = message(what)
@@ -82,7 +88,7 @@ class Standing:
             return True
         if facts.process is not None:
             return False
-        return self._was_lost or any(map(_went_back, self.slots, slots))
+        return self._was_lost or any(map(_went_back, self._last_told, slots))
 
     def _set(self, state: UpstreamState, why: str | None) -> None:
         self.state = state
