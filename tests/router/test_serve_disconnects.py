@@ -63,7 +63,7 @@ def test_d14_what_was_generated_until_then_is_reused(served: Served, llama: Llam
     assert len(generated) >= 4
     served.recorded(lambda: served.requests)
     slot = served.requests[0].slot
-    llama.until_idle()
+    served.until_settled()
     answered = served.complete([*A, *generated, 7, 8, 9], native=native)
     assert (answered.facts.choice, answered.facts.slot, answered.facts.stale) == (Choice.EXACT, slot, False)
     assert answered.facts.measured is not None

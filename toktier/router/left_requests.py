@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from toktier.router.upstream import Upstream
 
 LOG: Final = logging.getLogger("toktier.router")
-FIRST_LOOK_OF_STREAM: Final = 0.1  # seconds: a token or two
-PAUSE: Final = 1.5  # seconds between two looks
+FIRST_LOOK_OF_STREAM: Final = 0.02  # seconds: a token or two; twice as long before each of the next ones
+PAUSE: Final = 1.5  # seconds between two looks, at most
 LEAST: Final = 5.0  # seconds that a slot is looked at, where requests usually end sooner
 
 
@@ -65,7 +65,7 @@ class LeftRequests:
         until = time.monotonic() + max(LEAST, 0.0 if rates is None else rates.stalled_seconds)
         while time.monotonic() < until:
             await asyncio.sleep(pause)
-            pause = PAUSE
+            pause = min(2 * pause, PAUSE)
             if upstream.state is not UpstreamState.UP or upstream.epoch != epoch:
                 return
             try:
