@@ -231,14 +231,13 @@ def test_ids_stay_on_the_device_for_a_stream_of_the_caller(cuda: FakeCuda) -> No
     assert ids.row_splits[1] == len(expected[0])
     assert tok.explain()["counters"]["calls"]["gpu"] == 1 + len(TEXTS)
     cuda.fail("kernel", 1, LAUNCH_FAILED)
-    # Of two lanes the one that failed may be the second to say so: the other one finds the engine closed.
-    why = r"(LAUNCH_FAILED|the engine is closed: its device failed)"
+    # One text, in one lane: of two the other one may be first, and say that the engine is closed.
     with (
         pytest.warns(ToktierWarning, match="fast_cpu serves, not gpu"),
-        pytest.raises(toktier.errors.BackendExecutionFault, match=rf"no ids are on it: .*{why}"),
+        pytest.raises(toktier.errors.BackendExecutionFault, match=r"no ids are on it: .*LAUNCH_FAILED"),
     ):
-        tok.encode_on_device(TEXTS)
-    with pytest.raises(toktier.errors.BackendUnavailable, match=rf"no ids can be put on a GPU: .*{why}"):
+        tok.encode_on_device(["short"])
+    with pytest.raises(toktier.errors.BackendUnavailable, match=r"no ids can be put on a GPU: .*LAUNCH_FAILED"):
         tok.encode_on_device(TEXTS)
 
 
